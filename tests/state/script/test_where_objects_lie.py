@@ -310,6 +310,12 @@ class Counts:
         return self.count, self.recent, self.every
     def start(self):
         self.began = time.time()
+    _step = 0
+    def go(self):
+        self._step += 1
+    @property
+    def step(self):
+        return self._step
 
 class Slim:
     __slots__ = ("count",)
@@ -406,12 +412,17 @@ def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
-    ("asked", "found"), [("{held}.recent", []), ("{held}.count", ["count"])], ids=["not", "asked"]
+    ("used", "found"),
+    [
+        ("{held}.use(), print({held}.recent)", []),
+        ("{held}.use(), print({held}.count)", ["count"]),
+        ("{held}.go(), print({held}.step)", ["_step"]),
+    ],
+    ids=["not", "asked", "property"],
 )
 def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, asked: str, found: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, used: str, found: list[str]
 ) -> None:
-    used = f"{{held}}.use(), print({asked})"
     with captures.installed(tmp_path, monkeypatch, "enlighten", LIBRARY):
         names = counted(tmp_path, place, "Counts()", used, "enlighten")
     assert [name.rpartition(".")[2] for name in names] == found

@@ -201,6 +201,7 @@ class Search:
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
+        self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
         views = Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         things = Things(untracked, self._is_own, functools.partial(_is_looked_at, source))
@@ -686,7 +687,10 @@ class Search:
         kind: Any = type(owner)
         if any(owner is one for one in self._loaders):
             return
-        for name in sorted(self._counted_by(kind) & {*held, *_slots_of(kind)}):
+        counted = self._counted_by(kind)
+        if counted:  # What its class has a value for may be stored later.
+            self._layout.sizes.append((held, len(held)))
+        for name in sorted(counted & {*held, *_slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
                 self._outside(slot)
@@ -697,7 +701,9 @@ class Search:
         each in an object: `config.lr = 0.1`. And what lies in tables below."""
         if type(table) is not dict or len(table) > _SMALL:
             return
-        self._layout.sizes.append((table, len(table)))
+        kinds = {*map(type, table.values())}
+        if not kinds or any(map(self._counted_by, kinds)):
+            self._layout.sizes.append((table, len(table)))
         for name, one in list(table.items()):
             counted = self._counted_by(type(one))
             holds = any(type(held_by(one).get(below)) is dict for below in counted)
@@ -710,7 +716,7 @@ class Search:
         if module_of(kind).startswith(_PARTS):
             return frozenset()
         if only_shows(kind):
-            return stored_in(kind) & self._source.asked
+            return stored_in(kind) & self._asked
         return stored_in(kind) if is_closed(kind) else frozenset()
 
     def _is_container(self, kind: type) -> bool:
