@@ -61,3 +61,11 @@ def test_own_ones_are_those_that_came_whole_and_are_not_installed(tmp_path: Path
     loaded("tm_own.part", tmp_path / "tm_own/part.py")
     loaded("tm_installed", tmp_path / "site-packages/tm_installed.py")
     assert modules.own(before) == ["tm_own", "tm_own.part"]
+
+
+def test_a_stub_that_has_any_attribute_has_no_folders(tmp_path: Path) -> None:
+    before = modules.last()
+    stub = loaded("tm_stub", tmp_path / "site-packages/tm_stub.py")
+    stub.__getattr__ = lambda name: 0  # type: ignore[method-assign]
+    loaded("tm_own", tmp_path / "tm_own.py")
+    assert modules.own(before) == ["tm_own"]

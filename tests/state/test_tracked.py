@@ -47,6 +47,23 @@ def step(tracked: Tracked) -> None:
     scheduler.step()
 
 
+class Around(torch.optim.SGD):
+    """Its state is that of another optimizer, and a count beside it."""
+
+    taken = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.taken += 1
+        return super().step(closure)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"base": super().state_dict(), "taken": self.taken}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict["base"])
+        self.taken = state_dict["taken"]
+
+
 Make = Callable[[Any], torch.optim.Optimizer]
 OPTIMIZERS: dict[str, Make] = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.1),
@@ -56,6 +73,7 @@ OPTIMIZERS: dict[str, Make] = {
     "adagrad": lambda p: torch.optim.Adagrad(p),
     "adafactor": lambda p: torch.optim.Adafactor(p),
     "rprop": lambda p: torch.optim.Rprop(p),
+    "around another": lambda p: Around(p, lr=0.1, momentum=0.9),
 }
 
 
@@ -219,6 +237,21 @@ def test_names_that_are_not_tracked_are_refused() -> None:
 def test_only_objects_with_state_can_be_tracked(obj: object) -> None:
     with pytest.raises(UserError, match="`thing` cannot be tracked"):
         Tracked().add("thing", obj)
+
+
+def test_state_that_ranks_must_read_together_is_refused() -> None:
+    calls: list[str] = []
+
+    class Gathered(Average):
+        def state_dict(self) -> dict[str, Any]:
+            calls.append("all_gather")
+            return super().state_dict()
+
+    tracked = Tracked(calls=lambda: len(calls))
+    tracked.add("average", Average(1.0))
+    tracked.add("gathered", Gathered(1.0))
+    with pytest.raises(UserError, match=r"`gathered` cannot be tracked: .* makes collectives"):
+        tracked.small_states()
 
 
 def test_state_that_cannot_be_sent_is_named() -> None:

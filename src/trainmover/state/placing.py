@@ -19,6 +19,9 @@ from trainmover.state import encode
 from trainmover.state.encode import Hole
 from trainmover.state.items import HasState
 
+_AS_TORCH = {"state", "param_groups"}
+"""What torch's own optimizers have in their state; one around another may have what it likes."""
+
 
 class Leaves(NamedTuple):
     """A state_dict taken apart. The tensors are live and local: to write there is to load."""
@@ -74,7 +77,7 @@ def load_bulk(obj: HasState, structure: bytes, tensors: Sequence[Tensor]) -> Non
     if _same_but_bytes(obj, structure):
         return
     value = encode.join(structure, [own[hole.path][1] for hole in given])
-    if isinstance(obj, torch.optim.Optimizer):
+    if isinstance(obj, torch.optim.Optimizer) and value.keys() >= _AS_TORCH:
         _set_values(obj, value)
         if _same_but_bytes(obj, structure):
             return

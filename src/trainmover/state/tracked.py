@@ -43,6 +43,7 @@ class Tracked:
     """The tracked objects of one rank, in the order they were added.
 
     stored      which attributes of modules and optimizers the script changes; None: nobody knows
+    calls       how many collectives the script has begun
     modules     every module of every tracked one, as they were when it was added
     modes       what each tracked module and its wrappers are set to
     optimizers  the tracked ones, and those in which a tracked shard lies
@@ -50,8 +51,8 @@ class Tracked:
     unsharded   what FSDP2 keeps of gradients beside each tracked module
     """
 
-    def __init__(self, stored: Stored | None = None) -> None:
-        self._stored = stored
+    def __init__(self, stored: Stored | None = None, calls: Callable[[], int] = lambda: 0) -> None:
+        self._stored, self._calls = stored, calls
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
@@ -180,7 +181,10 @@ class Tracked:
         for name, obj in self._objects.items():
             if name not in self._bulk and name not in self._sized:
                 self._sized.add(name)
-                if _is_large(obj.state_dict()):
+                begun, state = self._calls(), obj.state_dict()
+                if self._calls() != begun:
+                    raise _gathers(name, obj)
+                if _is_large(state):
                     self._bulk.add(name)
 
     def _bulk_object(self, name: str) -> HasState:
@@ -344,6 +348,14 @@ def _check_formed(name: str, module: nn.Module) -> None:
                 means="It could not be kept: the first forward makes it.",
                 do="Run the model once before job.track, as DistributedDataParallel asks for, too.",
             )
+
+
+def _gathers(name: str, obj: object) -> UserError:
+    return UserError(
+        f"`{name}` cannot be tracked: state_dict() of a {type(obj).__name__} makes collectives.",
+        means="Its state is read for each step, also where no other rank reads it.",
+        do=f'Keep what it counts in: job.values({name}, "..."), with the names of its attributes.',
+    )
 
 
 def _is_large(state: object) -> bool:

@@ -115,7 +115,7 @@ class Member:
             of_scripts,
             lambda: self.loops.loading(),
         )
-        self.tracked = Tracked(self.variables.stored_on)
+        self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)

@@ -1198,6 +1198,22 @@ INNOCENT = {
                 average.update_parameters(net)
         main()
         """,
+    "tracked object whose state is in a dict of a class": """
+        class Schedule:
+            def __init__(self):
+                self.event, self.cycle = 0, 0
+            def state_dict(self):
+                return collections.OrderedDict(event=self.event, cycle=self.cycle)
+            def load_state_dict(self, state):
+                pass
+        def main():
+            schedule = Schedule()
+            job.tracked["schedule"] = schedule
+            for x, y in job.batches(DATA):
+                schedule.event += 1
+                schedule.cycle += len(job.own) // 4
+        main()
+        """,
     "tracked object whose state has other names": """
         class Progress:
             def __init__(self):

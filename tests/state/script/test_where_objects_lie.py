@@ -310,6 +310,12 @@ class Counts:
         return self.count, self.recent, self.every
     def start(self):
         self.began = time.time()
+    _step = 0
+    def go(self):
+        self._step += 1
+    @property
+    def step(self):
+        return self._step
 
 class Slim:
     __slots__ = ("count",)
@@ -324,6 +330,23 @@ class Settings(dict):
 
 class History(list):
     pass
+
+class Node:
+    def __init__(self, value):
+        self.put(value)
+    def put(self, value):
+        self._value = value
+
+class Config:
+    def __init__(self, **content):
+        self.__dict__["_content"] = {}
+        for name, value in content.items():
+            setattr(self, name, value)
+    def __getattr__(self, name):
+        one = self._content[name]
+        return one._value if type(one) is Node else one
+    def __setattr__(self, name, value):
+        self._content[name] = value if type(value) is Config else Node(value)
 """
 USES = """
     from a_library import *
@@ -344,6 +367,12 @@ COUNTED = {
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
     "a dict by attributes": ("Settings()", "{held}.seen = number", ""),
     "a list of a class": ("History()", "{held}.append(number)", ""),
+    "a table of objects": ("Config()", "{held}.seen = number", "seen._value"),
+    "tables of tables": (
+        "Config(a=Config(seen=0, rest=0))",
+        "{held}.a.seen = number",
+        "a.seen._value",
+    ),
 }
 
 
@@ -353,12 +382,15 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def counted(tmp_path: Path, place: str, made: str, used: str) -> list[str]:
+def counted(
+    tmp_path: Path, place: str, made: str, used: str, library: str = "a_library"
+) -> list[str]:
     """Names of what is found, the loop's own count apart."""
     script = tmp_path / "script"
     script.mkdir()
     used = used.format(held=place)
-    job = captures.run_in(script, USES.format(place=place, made=made, used=used))
+    uses = USES.replace("a_library", library)
+    job = captures.run_in(script, uses.format(place=place, made=made, used=used))
     return [one.name for one in job.differences() if one.name != "number"]
 
 
@@ -376,6 +408,24 @@ def test_what_a_library_counts_is_named(tmp_path: Path, place: str, name: str) -
 def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
     assert is_closed(type("Counts", (), {"__module__": "a_library.counts"}))
     assert not is_closed(type("Counts", (), {"__module__": module}))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("used", "found"),
+    [
+        ("{held}.use(), print({held}.recent)", []),
+        ("{held}.use(), print({held}.count)", ["count"]),
+        ("{held}.go(), print({held}.step)", ["_step"]),
+    ],
+    ids=["not", "asked", "property"],
+)
+def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, used: str, found: list[str]
+) -> None:
+    with captures.installed(tmp_path, monkeypatch, "enlighten", LIBRARY):
+        names = counted(tmp_path, place, "Counts()", used, "enlighten")
+    assert [name.rpartition(".")[2] for name in names] == found
 
 
 @pytest.mark.usefixtures("library")

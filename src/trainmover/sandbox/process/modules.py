@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from inspect import getattr_static
 from types import ModuleType
 
 from trainmover.torch_internals.compiling import is_kept
@@ -99,8 +100,9 @@ def is_own_file(path: str) -> bool:
 
 
 def _all_own(names: list[str]) -> bool:
-    """Whether a package consists of files that are the script's. Built-in modules have none."""
-    modules: list[ModuleType | None] = [sys.modules.get(name) for name in names]
-    files = [path for path in (getattr(module, "__file__", None) for module in modules) if path]
-    folders = [folder for module in modules for folder in getattr(module, "__path__", ())]
+    """Whether a package consists of files that are the script's. Built-in modules have none, and
+    the `__getattr__` of a stub has any."""
+    modules = [sys.modules.get(name) for name in names]
+    files = [path for one in modules if (path := getattr_static(one, "__file__", None))]
+    folders = [folder for one in modules for folder in getattr_static(one, "__path__", ())]
     return bool(files) and all(map(is_own_file, files)) and not any(map(is_installed, folders))

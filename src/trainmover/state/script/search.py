@@ -45,7 +45,7 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import module_of, stored_in
+from trainmover.state.script.libraries import module_of, only_shows, stored_in
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
@@ -201,6 +201,7 @@ class Search:
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
+        self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
         views = Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         things = Things(untracked, self._is_own, functools.partial(_is_looked_at, source))
@@ -400,7 +401,7 @@ class Search:
             return True
         if self._is_own(kind) or issubclass(kind, type) or self._is_moving(value):
             return True
-        return bool(held_by(value)) or _keeps(kind)
+        return bool(held_by(value)) or bool(self._counted_by(kind))
 
     def _anchors(self, value: object, depth: int = 0) -> bool:
         """Whether another object in its place may hold other variables of the script's. Others come
@@ -412,7 +413,7 @@ class Search:
             return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind):
             return True
-        return _keeps(kind)
+        return bool(self._counted_by(kind))
 
     def _is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
@@ -665,7 +666,7 @@ class Search:
         the script's that it has."""
         held = held_by(value)
         self._hung_on(value, held, path)
-        self._kept_by_library(value, held, path)
+        self._kept_by_library(value, held, path, depth)
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(type(value)).startswith((*_PARTS, _OURS))
@@ -680,16 +681,43 @@ class Search:
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
 
-    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str) -> None:
+    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str, depth: int) -> None:
         """Plain values in which an object of a library's keeps how it was used: calls counted. What
         gives the batches has given those that come before."""
         kind: Any = type(owner)
         if any(owner is one for one in self._loaders):
             return
-        for name in sorted(stored_in(kind) & {*held, *_slots_of(kind)}) if _keeps(kind) else ():
+        counted = self._counted_by(kind)
+        if counted:  # What its class has a value for may be stored later.
+            self._layout.sizes.append((held, len(held)))
+        for name in sorted(counted & {*held, *_slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
                 self._outside(slot)
+            self._taken_in(now_in(slot), path, depth)
+
+    def _taken_in(self, table: object, path: str, depth: int) -> None:
+        """What the script stores to by names that a library's object has in a table of its own,
+        each in an object: `config.lr = 0.1`. And what lies in tables below."""
+        if type(table) is not dict or len(table) > _SMALL:
+            return
+        kinds = {*map(type, table.values())}
+        if not kinds or any(map(self._counted_by, kinds)):
+            self._layout.sizes.append((table, len(table)))
+        for name, one in list(table.items()):
+            counted = self._counted_by(type(one))
+            holds = any(type(held_by(one).get(below)) is dict for below in counted)
+            if counted and (holds or name in self._source.by_others):
+                self._hold(table, name, one, f"{path}.{name}", depth + 1)
+
+    def _counted_by(self, kind: type) -> Set[str]:
+        """Attributes in which an object of a library's keeps how it was used; of what only shows
+        it, those that the script asks for. Where loaders stand is known."""
+        if module_of(kind).startswith(_PARTS):
+            return frozenset()
+        if only_shows(kind):
+            return stored_in(kind) & self._asked
+        return stored_in(kind) if is_closed(kind) else frozenset()
 
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
@@ -848,7 +876,7 @@ class OwnTypes:
 
 def _flattened(state: Any, depth: int) -> list[tuple[Any, Any]]:
     """Names and values of a state_dict(), and of dicts in it."""
-    if type(state) is not dict:
+    if not issubclass(type(state), dict):
         return []
     inner = [one for value in state.values() if depth for one in _flattened(value, depth - 1)]
     return [*state.items(), *inner]
@@ -876,12 +904,6 @@ def _function_in(value: object) -> object | None:
     if kind is property:
         return value.fget  # type: ignore[attr-defined, no-any-return]
     return value if kind is FunctionType else None
-
-
-def _keeps(kind: Any) -> bool:
-    """Whether an object of a library's keeps how it was used. Where loaders stand is known."""
-    is_part = module_of(kind).startswith(_PARTS)
-    return not is_part and is_closed(kind) and bool(stored_in(kind))
 
 
 def _slots_of(kind: type) -> set[str]:

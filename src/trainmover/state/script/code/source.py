@@ -93,6 +93,7 @@ class Source:
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none
+    asked       attributes that are read of any other object than the method's own
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
@@ -119,6 +120,7 @@ class Source:
     apart: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     dynamic: int = 0
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
@@ -196,6 +198,7 @@ def together(sources: Iterable[Source]) -> Source:
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
             for name, owners in stored_by.items():
                 known.setdefault(name, set()).update(owners)
+        whole.asked |= one.asked
         whole.dynamic = whole.dynamic or one.dynamic
         whole.environ |= one.environ
         whole.settings |= one.settings
@@ -412,7 +415,7 @@ class _Reader:
             self.source.settings[called] = node.lineno
 
     def reads(self) -> None:
-        """Of functions and lambdas."""
+        """Names, of functions and lambdas; and attributes."""
         for node, _ in self._functions:
             names = [part for part in grammar.own(node) if isinstance(part, ast.Name)]
             loaded = {name.id for name in names if isinstance(name.ctx, ast.Load)}
@@ -421,9 +424,14 @@ class _Reader:
             self.source.read |= loaded - own - {one.arg for one in walk(node.args)
                                                 if isinstance(one, ast.arg)}  # fmt: skip
         for inner in walk(self._tree):
-            if isinstance(inner, ast.Lambda):
-                taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
-                self.source.read |= grammar.names(inner.body) - taken
+            match inner:
+                case ast.Lambda():
+                    taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
+                    self.source.read |= grammar.names(inner.body) - taken
+                case ast.Attribute(value=ast.Name(id="self")):
+                    pass  # Of an object of the script's own.
+                case ast.Attribute(attr=name, ctx=ast.Load()):
+                    self.source.asked.add(name)
 
     def stays(self) -> set[str]:
         """Attributes that are never temporary."""
