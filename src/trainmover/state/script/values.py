@@ -399,8 +399,9 @@ def _text(value: Any) -> str:
         return handles.in_words(value)
     if issubclass(kind, Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
-        if value.numel() == 1 and value.device.type == "cpu":
-            return f"tensor({value.item()})"
+        local = as_local(value)
+        if local.is_cpu and local.numel() == 1 and tensor_bytes.is_plain(local):
+            return f"tensor({local.item()})"
         return f"a tensor of shape {shape}"
     if issubclass(kind, numpy.generic):
         return _shortened(repr(value.item()))
