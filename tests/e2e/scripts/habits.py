@@ -151,6 +151,7 @@ HABITS = [
     equal("layouts/sync_norm"),
     equal("layouts/powersgd"),
     equal("layouts/fp16_hook"),
+    equal("layouts/own_hook"),
     equal("layouts/checkpointed"),
     equal("layouts/tied"),
     equal("layouts/compiled", ready_s=60),

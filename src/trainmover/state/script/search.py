@@ -35,6 +35,7 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
+from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
@@ -193,6 +194,12 @@ class Search:
         self._carried = carried
         self._loaders = list(loaders)
         self._is_own = OwnTypes(is_own_file)
+        self._by_hooks = {
+            id(holder)
+            for _, obj in self._tracked
+            if issubclass(type(obj), nn.Module)
+            for holder in Hooks(obj).holders()  # type: ignore[arg-type]
+        } - {id(None)}
         self._seen: set[int] = set()
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self._locals_of: list[Any] = []
@@ -729,7 +736,8 @@ class Search:
     def _slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self._at
         key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
-        if any(value is obj for _, obj in self._tracked):
+        by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
+        if by_hooks or any(value is obj for _, obj in self._tracked):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)
