@@ -203,6 +203,7 @@ HABITS = [
     equal("variables/untracked_still"),
     refused("variables/layer_exchanged", holds=(12, 25)),
     refused("variables/hooked", holds=(15, 25)),
+    refused("variables/hook_remembers"),
     equal("variables/layer_rates"),
     equal("loops/while_next"),
     refused("loops/fetched_inside"),

@@ -40,3 +40,15 @@ def test_of_one_sharded_element_the_rank_without_it_has_a_value_too() -> None:
         assert shown(entry_of(elsewhere)) == "a tensor of shape 1"
     finally:
         dist.destroy_process_group()
+
+
+def test_a_mesh_is_another_value_than_none() -> None:
+    """One that is made between two steps is missing where these lines were passed over."""
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=4)
+    try:
+        mesh, alike = (init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b")) for _ in range(2))
+        assert same(entry_of(mesh), entry_of(alike))
+        assert not same(entry_of(mesh), entry_of(None))
+        assert not same(entry_of(mesh), entry_of(mesh["a"]))
+    finally:
+        dist.destroy_process_group()

@@ -1,9 +1,9 @@
 """Which parameters lie in an optimizer's groups, once a script has changed that.
 
 An optimizer's state says of its parameters only where they lie: the first of the second group. A
-rank whose script has thawed a part of its model, or exchanged the layers that are trained, has other
-groups than one that has just been built. Who takes the rank makes its groups the same before the
-optimizer's state comes.
+rank whose script has thawed a part of its model, or exchanged the layers that are trained, has
+other groups than one that has just been built. Who takes the rank makes its groups the same before
+the optimizer's state comes.
 """
 
 from collections.abc import Callable, Sequence

@@ -26,6 +26,7 @@ import numpy
 import torch
 import xxhash
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
@@ -256,7 +257,7 @@ class Fold:
             return self._array(value)
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
-        if issubclass(kind, PurePath | Decimal | Fraction):
+        if issubclass(kind, PurePath | Decimal | Fraction | DeviceMesh):
             return [kind.__name__, repr(value)]
         for base in (int, float, str, bytes):
             if issubclass(kind, base):

@@ -1,8 +1,6 @@
 """A communication hook of one's own: the largest gradients go, and what stays behind waits in an
 object of the script."""
 
-from typing import Any
-
 import kit
 import torch
 import torch.distributed as dist
@@ -20,7 +18,7 @@ class Feedback:
         self.calls = 0
 
 
-def largest(feedback: Feedback, bucket: dist.GradBucket) -> Any:
+def largest(feedback: Feedback, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     gradient = bucket.buffer() + feedback.left.get(bucket.index(), 0)
     sent = gradient * (gradient.abs() >= gradient.abs().quantile(0.7))
     feedback.left[bucket.index()] = gradient - sent
