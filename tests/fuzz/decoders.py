@@ -307,7 +307,7 @@ DECODERS: dict[str, Decoder] = {
     "structure": Decoder(encode.holes, [_structure]),
     "tracked_header": Decoder(
         lambda data: Tracked().bulk_destinations(data),
-        [encode.encode({"objects": {}, "added": {}})],
+        [encode.encode({"objects": {}, "groups": {}})],
     ),
     "generators": Decoder(_restored, [rng.capture()]),
     "rank_record": Decoder(RankRecord.from_bytes, [_rank_record()]),

@@ -17,12 +17,12 @@ from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.items import HasState, Item
-from trainmover.state.kinds.added import AddedGroups
 from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
+from trainmover.state.kinds.grouped import Grouped
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
@@ -56,7 +56,7 @@ class Tracked:
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
-        self._added: dict[str, AddedGroups] = {}
+        self._grouped: dict[str, Grouped] = {}
         self._parts: dict[str, Item] = {}  # What lies beside these objects, by path.
         self._look()
 
@@ -102,9 +102,9 @@ class Tracked:
         self._objects[name] = inside = obj if shard is None else shard
         if isinstance(inside, nn.Module | torch.optim.Optimizer):
             self._bulk.add(name)
-        self._added.pop(name, None)
+        self._grouped.pop(name, None)
         if isinstance(obj, torch.optim.Optimizer):
-            self._added[name] = AddedGroups(obj, self._named_parameters)
+            self._grouped[name] = Grouped(obj, self._named_parameters)
         found = parts_of(name, obj, self._stored, self._consumers)
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
@@ -113,7 +113,7 @@ class Tracked:
     def clear(self) -> None:
         """Drop every object."""
         self._bulk, self._sized = set(), set()
-        self._objects, self._added, self._parts = {}, {}, {}
+        self._objects, self._grouped, self._parts = {}, {}, {}
         self._look()
 
     def __getitem__(self, name: str) -> HasState:
@@ -157,13 +157,15 @@ class Tracked:
             for path, parameter in obj.named_parameters()
         }
 
-    def _add_groups(self, header: bytes) -> None:
-        for name, state in _header(header)["added"].items():
+    def _regroup(self, header: bytes) -> None:
+        given = _header(header)["groups"]
+        for name in given:
             self._known(name)
-            self._added[name].load_state_dict(state)
+        for name, grouped in self._grouped.items():
+            grouped.load_state_dict(given.get(name, {}))
 
-    def _added_groups(self) -> dict[str, dict[str, Any]]:
-        states = {name: added.state_dict() for name, added in self._added.items()}
+    def _groups(self) -> dict[str, dict[str, Any]]:
+        states = {name: grouped.state_dict() for name, grouped in self._grouped.items()}
         return {name: state for name, state in states.items() if state}
 
     def _consumers(self) -> set[int]:
@@ -247,7 +249,7 @@ class Tracked:
         for name in self.bulk_names():
             structures[name], tensors = bulk_leaves(self._bulk_object(name))
             shared += self._shared(name, structures[name], tensors)
-        return encode.encode({"objects": structures, "added": self._added_groups()}), shared
+        return encode.encode({"objects": structures, "groups": self._groups()}), shared
 
     def bulk_paths(self, header: bytes) -> list[str]:
         """Of the tensors of a `bulk_header`, in its order: as in `replica_digest`."""
@@ -261,9 +263,9 @@ class Tracked:
     def bulk_destinations(self, header: bytes) -> list[Tensor]:
         """Where to receive the tensors of a `bulk_header`; see `destinations`. StateMismatch.
 
-        Parameter groups that optimizers have more there are added here first.
+        Optimizers get the parameter groups that they have there first.
         """
-        self._add_groups(header)
+        self._regroup(header)
         return [
             tensor
             for name, structure in _structures(header).items()
@@ -277,7 +279,7 @@ class Tracked:
 
         Buffers that replicas do not share stay as they are.
         """
-        self._add_groups(header)
+        self._regroup(header)
         remaining = iter(tensors)
         for name, structure in _structures(header).items():
             own = self._own_buffers(name)
@@ -391,9 +393,9 @@ def _is_all(value: object, kind: type) -> bool:
 
 def _header(header: bytes) -> dict[str, Any]:
     value = encode.decode(header)
-    if type(value) is dict and value.keys() == {"objects", "added"}:
-        objects, added = value["objects"], value["added"]
-        if _is_all(objects, bytes) and _is_all(added, dict):
+    if type(value) is dict and value.keys() == {"objects", "groups"}:
+        objects, groups = value["objects"], value["groups"]
+        if _is_all(objects, bytes) and _is_all(groups, dict):
             return value
     raise ProtocolError(
         "A header of tracked state is malformed.",

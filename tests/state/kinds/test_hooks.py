@@ -89,6 +89,15 @@ def test_all_that_a_state_remembers_travels() -> None:
     assert own.step() == source.step()
 
 
+def test_what_travels_is_no_variable_that_must_be_found_elsewhere() -> None:
+    state = Own()
+    model, _its = tracked(state)
+    held = [id(one) for one in Hooks(model).holders()]
+    assert {id(state), id(vars(state)), id(state.errors), id(state.norms)} <= {*held}
+    assert id(state.group) not in held
+    assert not list(Hooks(nn.Linear(1, 1)).holders())
+
+
 def test_powersgd_is_put_back_whole() -> None:
     state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
     _model, its = tracked(state)

@@ -11,6 +11,23 @@ from captures import JOINER, RANK, Job
 from trainmover.state.script.values import entry_of
 
 KEPT = {
+    "attribute that a tracked object's state forgets, and has the value of another": """
+        class Control:
+            def __init__(self):
+                self.phase, self.worse = 0, 0
+            def update(self, x):
+                self.worse += 1
+            def state_dict(self):
+                return {"phase": self.phase}
+            def load_state_dict(self, state):
+                self.phase = state["phase"]
+        def main():
+            control = Control()
+            job.tracked["control"] = control
+            for x, y in job.batches(DATA):
+                control.update(x)
+        main()
+        """,
     "momentum inside of a tracked optimizer": """
         class Around(torch.optim.Optimizer):
             def __init__(self, inside):
@@ -1314,6 +1331,23 @@ INNOCENT = {
             job.tracked["average"] = average
             for x, y in job.batches(DATA):
                 average.update(x)
+        main()
+        """,
+    "list whose parts a tracked object gives as its state": """
+        class Averages:
+            def __init__(self):
+                self.shadows = [torch.zeros(2), torch.ones(2)]
+            def update(self, x):
+                self.shadows[0] = 0.9 * self.shadows[0] + x
+            def state_dict(self):
+                return {str(place): one for place, one in enumerate(self.shadows)}
+            def load_state_dict(self, state):
+                self.shadows = [state[str(place)] for place in range(2)]
+        def main():
+            averages = Averages()
+            job.tracked["averages"] = averages
+            for x, y in job.batches(DATA):
+                averages.update(x)
         main()
         """,
     "parameters of a tracked module": """

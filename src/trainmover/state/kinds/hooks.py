@@ -15,6 +15,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -112,6 +113,16 @@ class Hooks:
             if wrapper is not None and _are_related(wrapper, self._module):
                 yield hook
 
+    def holders(self) -> Iterator[object]:
+        """Objects and containers whose content goes along, and what their attributes are kept in.
+        Of a state that cannot be sent none."""
+        for hook in self._own():
+            taking = _Taking(hook)
+            with suppress(UserError):
+                taking.whole()
+                for one in taking.seen:
+                    yield from (one, getattr(one, "__dict__", None))
+
 
 def _are_related(wrapper: DistributedDataParallel, module: nn.Module) -> bool:
     inside = any(part is module for part in wrapper.modules())
@@ -119,12 +130,12 @@ def _are_related(wrapper: DistributedDataParallel, module: nn.Module) -> bool:
 
 
 class _Taking:
-    """One walk through a hook's state."""
+    """One walk through a hook's state. seen: the objects and containers on its way"""
 
     def __init__(self, hook: _Hook) -> None:
         self._hook = hook
         self._bytes = 0
-        self._seen: list[object] = []
+        self.seen: list[object] = []
 
     def whole(self) -> _Taken:
         taken = self._take(self._hook.state, "state")
@@ -140,9 +151,9 @@ class _Taking:
             return [_VALUE, value]
         if isinstance(value, _GENERATORS):
             return [_GENERATOR, _generator_state(value)]
-        if isinstance(value, _SAME) or any(value is known for known in self._seen):
+        if isinstance(value, _SAME) or any(value is known for known in self.seen):
             return [_STAYS, None]
-        self._seen.append(value)
+        self.seen.append(value)
         if isinstance(value, dict):
             pairs = [[key, self._take(entry, f"{path}[{key!r}]")] for key, entry in value.items()]
             return [_DICT, pairs]

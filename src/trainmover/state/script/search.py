@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 from argparse import Namespace
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
@@ -35,6 +35,7 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
+from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
@@ -193,6 +194,12 @@ class Search:
         self._carried = carried
         self._loaders = list(loaders)
         self._is_own = OwnTypes(is_own_file)
+        self._by_hooks = {
+            id(holder)
+            for _, obj in self._tracked
+            if issubclass(type(obj), nn.Module)
+            for holder in Hooks(obj).holders()  # type: ignore[arg-type]
+        } - {id(None)}
         self._seen: set[int] = set()
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self._locals_of: list[Any] = []
@@ -251,13 +258,31 @@ class Search:
             known += [slot.key for slot in newest]
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
+        known += self._in_state(whole, newest)
+
+    def _in_state(self, whole: Any, slots: list[Slot]) -> list[str]:
+        """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
+        has it. A part of the state stands for one attribute, and an attribute may have many."""
         state = _flattened(whole, 2)
-        held = {self._entry(one) for one in (whole, *(one for _, one in state))}
         names = {str(name).lstrip("_") for name, _ in state}
-        for slot in newest:
-            value = now_in(slot)
-            if str(slot.name).lstrip("_") in names or self._entry(value) in held:
-                known.append(slot.key)
+        left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
+        named = {slot.key for slot in slots if str(slot.name).lstrip("_") in names}
+        left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
+        others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
+        asked = Counter(entry for parts in others.values() for entry in parts)
+        found = [
+            key
+            for key, parts in others.items()
+            if parts and all(asked[entry] <= left[entry] for entry in parts)
+        ]
+        return [*named, *found]
+
+    def _parts(self, value: object, state: Counter[str]) -> list[str]:
+        """The entry of a value; of a container that is not in the state as it is, those in it."""
+        whole = self._entry(value)
+        if whole in state or type(value) not in _CONTAINERS:
+            return [whole]
+        return [self._entry(one) for one in _entries_of(value)]
 
     def _entry(self, value: object) -> str:
         return repr(entry_of(value, things=self._layout.things))
@@ -655,11 +680,13 @@ class Search:
             self._go_into(hook, f"{path}'s hook {number}", depth + 1)
 
     def _hooks(self, owner: object, path: str, depth: int) -> None:
-        """Of a module or an optimizer: torch has each kind in a dict of its own."""
+        """Of a module or an optimizer: torch has each kind in a dict or a list of its own, a hook
+        for communication with what it is given."""
         for name, hooks in list(held_by(owner).items()):
-            if name.endswith("_hooks") and isinstance(hooks, dict) and hooks:
-                for hook in list(hooks.values()):
-                    self._go_into(hook, f"{path}'s hook", depth + 1)
+            if name.endswith("_hooks") and isinstance(hooks, dict | list) and hooks:
+                for hook in list(hooks.values() if isinstance(hooks, dict) else hooks):
+                    for one in hook if type(hook) is tuple else (hook,):
+                        self._go_into(one, f"{path}'s hook", depth + 1)
 
     def _object_of_others(self, value: object, path: str, depth: int) -> None:
         """Of a class that is not the script's: what the script has hung on it, and the objects of
@@ -757,7 +784,8 @@ class Search:
     def _slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self._at
         key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
-        if any(value is obj for _, obj in self._tracked):
+        by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
+        if by_hooks or any(value is obj for _, obj in self._tracked):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)

@@ -26,6 +26,7 @@ import numpy
 import torch
 import xxhash
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
@@ -256,7 +257,7 @@ class Fold:
             return self._array(value)
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
-        if issubclass(kind, PurePath | Decimal | Fraction):
+        if issubclass(kind, PurePath | Decimal | Fraction | DeviceMesh):
             return [kind.__name__, repr(value)]
         for base in (int, float, str, bytes):
             if issubclass(kind, base):
@@ -399,8 +400,9 @@ def _text(value: Any) -> str:
         return handles.in_words(value)
     if issubclass(kind, Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
-        if value.numel() == 1 and value.device.type == "cpu":
-            return f"tensor({value.item()})"
+        local = as_local(value)
+        if local.is_cpu and local.numel() == 1 and tensor_bytes.is_plain(local):
+            return f"tensor({local.item()})"
         return f"a tensor of shape {shape}"
     if issubclass(kind, numpy.generic):
         return _shortened(repr(value.item()))
