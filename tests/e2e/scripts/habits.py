@@ -201,6 +201,8 @@ HABITS = [
     refused("variables/layer_exchanged", holds=(12, 25)),
     refused("variables/hooked", holds=(15, 25)),
     equal("variables/layer_rates"),
+    refused("variables/cached_baseline"),
+    refused("variables/average_replaced"),
     equal("loops/while_next"),
     refused("loops/fetched_inside"),
     equal("loops/fetched_before"),
