@@ -207,6 +207,8 @@ HABITS = [
     refused("models/hooked", holds=(15, 25)),
     refused("models/hook_remembers"),
     equal("models/layer_rates"),
+    refused("variables/cached_baseline"),
+    refused("variables/average_replaced"),
     equal("loops/while_next"),
     refused("loops/fetched_inside"),
     equal("loops/fetched_before"),

@@ -208,6 +208,30 @@ NOT_PUT = {
                     step(x[0] + value)
         main()
         """,
+    "an attribute that is one": """
+        def main():
+            at = types.SimpleNamespace()
+            for at.value in measured(0):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + at.value)
+        main()
+        """,
+    "a part that is one": """
+        def main():
+            at = {}
+            for at["value"] in measured(0):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + at["value"])
+        main()
+        """,
+    "a global that is one": """
+        def main():
+            global value
+            for value in measured(0):
+                for x in job.batches(DATA[:1]):
+                    step(x[0] + value)
+        main()
+        """,
     "what is no plain value": """
         def main():
             held = [torch.zeros(2)]

@@ -14,6 +14,142 @@ from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, kno
 from trainmover.state.script.variables import Variables, sentence
 
 KEPT = {
+    "an average that is another object each step": """
+        class Average:
+            def __init__(self, value=0.0):
+                self._value = value
+            def plus(self, x):
+                return Average(0.9 * self._value + x)
+        def main():
+            average = Average()
+            for x, y in job.batches(DATA):
+                average = average.plus(float(x.sum()))
+        main()
+        """,
+    "one with a tuple": """
+        class State:
+            def __init__(self, losses=()):
+                self.losses = losses
+        def main():
+            state = State()
+            for x, y in job.batches(DATA):
+                state = State((*state.losses, float(x.sum()))[-3:])
+        main()
+        """,
+    "one with a tensor, in an attribute": """
+        class Mean:
+            def __init__(self, value):
+                self.value = value
+        trainer = types.SimpleNamespace(mean=Mean(torch.zeros(2)))
+        def main():
+            for x, y in job.batches(DATA):
+                trainer.mean = Mean(trainer.mean.value + x)
+        main()
+        """,
+    "one with places for its attributes, in another": """
+        class Inner:
+            __slots__ = ("_value",)
+            def __init__(self, value):
+                self._value = value
+        class Outer:
+            def __init__(self, inner):
+                self.inner = inner
+        def main():
+            outer = Outer(Inner(0.0))
+            for x, y in job.batches(DATA):
+                outer = Outer(Inner(outer.inner._value + float(x.sum())))
+        main()
+        """,
+    "what is set in a context of its own": """
+        import contextvars
+        scale = contextvars.ContextVar("scale", default=0.0)
+        context = contextvars.copy_context()
+        def one(x):
+            scale.set(scale.get() + float(x.sum()))
+        for x, y in job.batches(DATA):
+            context.run(one, x)
+        """,
+    "a number that a cache has of some moment": """
+        import functools
+        total = 0.0
+        @functools.lru_cache
+        def base(period):
+            return total
+        def one(x):
+            global total
+            total = float(x.sum())
+            step(x * base(int(total) // 8))
+            total = 0.0
+        for x, y in job.batches(DATA):
+            one(x)
+        """,
+    "a property that is kept from some moment": """
+        import functools
+        class Trainer:
+            loss = 0.0
+            @functools.cached_property
+            def first(self):
+                return self.loss
+            def train(self, x):
+                self.loss = float(x.sum())
+                if self.loss > 8:
+                    step(x * self.first)
+                self.loss = 0.0
+        trainer = Trainer()
+        for x, y in job.batches(DATA):
+            trainer.train(x)
+        """,
+    "a target beside a star": """
+        def main():
+            for it, *batch in enumerate(job.batches(DATA)):
+                rate = 0.1 / (it + 1)
+        main()
+        """,
+    "what a manager of the script's may skip": """
+        class Quiet:
+            def __enter__(self):
+                return self
+            def __exit__(self, *raised):
+                return True
+        class Trainer:
+            scale = 1.0
+            def fit(self):
+                for x, y in job.batches(DATA):
+                    with Quiet():
+                        if x.sum() > 8:
+                            raise LookupError
+                        self.scale = float(x.sum())
+                    step(x * self.scale)
+        Trainer().fit()
+        """,
+    "what a try around it may skip": """
+        class Trainer:
+            scale = 1.0
+            def fit(self):
+                for x, y in job.batches(DATA):
+                    try:
+                        if x.sum() > 8:
+                            raise LookupError
+                        self.scale = float(x.sum())
+                    finally:
+                        step(x * self.scale)
+                        continue
+        Trainer().fit()
+        """,
+    "what nobody may draw from a generator": """
+        class Trainer:
+            scale = 1.0
+            def work(self, x):
+                self.scale = float(x.sum())
+                yield
+            def fit(self):
+                for x, y in job.batches(DATA):
+                    work = self.work(x)
+                    if x.sum() <= 8:
+                        next(work)
+                    step(x * self.scale)
+        Trainer().fit()
+        """,
     "a meter whose sum is called like a timer's": """
         class Timer:
             def __init__(self):
@@ -369,6 +505,38 @@ COLLECTING = {
 }
 
 INNOCENT = {
+    "a cache of what follows from what is given": """
+        import functools, math
+        TABLE, BASE = [1, 2, 3], 0.1
+        def wave(part):
+            return math.cos(part) * BASE * TABLE[part % 3]
+        class Schedule:
+            def __init__(self):
+                self.base = 0.1
+            @functools.lru_cache(None)
+            def rate(self, part):
+                return self.base / (1 + wave(part))
+        schedule = Schedule()
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * schedule.rate(int(x.sum())))
+        main()
+        """,
+    "what a manager of the script's lets pass": """
+        class Timed:
+            def __enter__(self):
+                return self
+            def __exit__(self, *raised):
+                return False
+        class Trainer:
+            scale = 1.0
+            def fit(self):
+                for x, y in job.batches(DATA):
+                    with Timed():
+                        self.scale = float(x.sum())
+                    step(x * self.scale)
+        Trainer().fit()
+        """,
     "timer beside a meter": """
         class Timer:
             def __init__(self):

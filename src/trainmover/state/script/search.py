@@ -40,7 +40,7 @@ from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.liveness import live_at
 from trainmover.state.script.code.operands import read_before
-from trainmover.state.script.code.relied_on import worthless
+from trainmover.state.script.code.relied_on import relies_on_more, worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
@@ -51,12 +51,16 @@ from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
+    First,
+    Results,
     Things,
+    computed_in,
     held_by,
     is_closed,
     results_of,
+    slots_of,
 )
-from trainmover.state.script.untracked import Untracked
+from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, is_secret
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import TABLES, global_hooks, hooks_of, parts_of, tensors_of
@@ -94,7 +98,7 @@ class Slot:
             frame of a function
     of      the class whose dict that is: only it can be stored to
     at_end  counts only if the loop ends here
-    target  is that of a loop around: it shows how far an iterator is
+    target  a loop stores to it, or to a part of it: it shows how far an iterator is
     count   is such a target, and counts if it is no part of the batch
     last    value that `entry` is of, if that is never changed in place
     silent  types of which it has no entry, now that it was one of them
@@ -184,9 +188,11 @@ class Search:
         tracked: Iterable[tuple[str, object]],
         carried: Callable[[object], Collection[str]],
         loaders: Iterable[object],
+        first: First,
     ) -> None:
         """carried: names of attributes that go with a tracked module or optimizer, by the dict that
-        holds them. loaders: what gives the batches of the loops under way is made of"""
+        holds them. loaders: what gives the batches of the loops under way is made of. first: see
+        `Things`"""
         self._source = source
         self._is_own_file = is_own_file
         self._modules = modules
@@ -205,13 +211,16 @@ class Search:
         self._locals_of: list[Any] = []
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._objects, self._slots_left = 0, SLOTS_MAX
+        self._caches: list[tuple[tuple[str, str, int], str, Any]] = []
+        self._trained: set[str] = set()  # Names of attributes that are what is trained.
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
         self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
         views = Views(self._tracked)
         untracked = Untracked(self._tracked, views)
-        things = Things(untracked, self._is_own, functools.partial(_is_looked_at, source))
+        looked_at = functools.partial(_is_looked_at, source)
+        things = Things(untracked, self._is_own, looked_at, first)
         self._layout = Layout(things, views)
 
     def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
@@ -242,7 +251,16 @@ class Search:
         for module in self._modules:
             self._at = (short(module.__file__ or ""), "<module>", 0)
             self._module(module)
+        self._results()
         return self._layout
+
+    def _results(self) -> None:
+        """Of functions with a cache that rely on more than what they are given."""
+        for at, path, function in self._caches:
+            if relies_on_more(function, self._varies):
+                self._at = at
+                results = {"results": Results(function)}
+                self._outside(self._slot(f"{path}()", results, "results", None))
 
     def _go_along(self, obj: object) -> None:
         """What was found in a tracked object goes with it: the attributes of a module or an
@@ -325,7 +343,7 @@ class Search:
             if self._tells_time(name, scope, values.get(name)):
                 continue
             slot = self._slot(name, held, name, values.get(name))
-            slot.target = name in live.targets
+            slot.target |= name in live.targets
             slots.append(slot)
             if name not in names and name in targets:
                 slot.count = name not in scope.counts
@@ -459,6 +477,7 @@ class Search:
             self._method(value, path, depth)
         elif kind is CACHE:
             self._object_of_others(value, path, depth)
+            self._caches.append((self._at, path, value))
             for one in results_of(value):
                 self._go_into(one, f"{path}()", depth + 1)
         elif issubclass(kind, functools.partial):
@@ -529,10 +548,19 @@ class Search:
                 found[kind].add(name)
         return inner | found
 
+    def _varies(self, name: str, value: object) -> bool:
+        """Whether what code reads by that name may be another later: an attribute, or a global."""
+        if name in self._source.attributes.keys() | self._source.globals | self._trained:
+            return True
+        kind = type(value)
+        if issubclass(kind, (*TRAINED, nn.Parameter)) or self._is_moving(value):
+            return kind not in _FUNCTIONS and kind is not CACHE
+        return name in self._source.changed and changes_in_place(value)
+
     def _stored_by(self, kind: type) -> set[str]:
         """By methods of its own; and by others, as far as the class knows of it."""
         own = [one for one in kind.__mro__ if self._is_own(one)]
-        known = set[str]().union(*(vars(one) for one in own), _slots_of(kind))
+        known = set[str]().union(*(vars(one) for one in own), slots_of(kind))
         stored = (self._source.by_class.get(one.__name__, set()) for one in own)
         return (self._source.by_others & known).union(*stored)
 
@@ -544,9 +572,10 @@ class Search:
         """Of an object of the script's own class."""
         self._objects += 1
         kind, held = type(owner), held_by(owner)
+        self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
         self._go_into(kind, kind.__name__, 0)
-        counting = self._counting(kind, _slots_of(kind))
-        for name in sorted(_slots_of(kind)):
+        counting = self._counting(kind, slots_of(kind))
+        for name in sorted(slots_of(kind)):
             slot = self._slot(f"{path}.{name}", owner, name, None)
             value = value_of(slot)
             if name in counting or self._is_moving(value) or self._is_handed(name, value):
@@ -717,7 +746,7 @@ class Search:
         counted = self._counted_by(kind)
         if counted:  # What its class has a value for may be stored later.
             self._layout.sizes.append((held, len(held)))
-        for name in sorted(counted & {*held, *_slots_of(kind)}):
+        for name in sorted(counted & {*held, *slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
             if self._is_variable(now_in(slot)):
                 self._outside(slot)
@@ -788,7 +817,8 @@ class Search:
         if by_hooks or any(value is obj for _, obj in self._tracked):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
-        return Slot(key, owner, name, is_secret(path, value), is_asked=not is_dict)
+        target = name in self._source.targets
+        return Slot(key, owner, name, is_secret(path, value), target=target, is_asked=not is_dict)
 
     def _outside(self, slot: Slot) -> None:
         if self._slots_left:
@@ -799,14 +829,15 @@ class Search:
         """Attributes of such an object that are stored to after the set-up: any, if their names are
         made up."""
         found = {name for name in names if type(name) is str}
+        computed = {name: one.func for name, one in computed_in(kind).items() if name in found}
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
-        return found - self._temporary(kind, found)
+        found -= self._temporary(kind, found)
+        return found | {name for name, one in computed.items() if relies_on_more(one, self._varies)}
 
     def _is_handed(self, name: object, value: object) -> bool:
         """Whether it may be changed where no store to the attribute shows."""
-        handed = self._source.handed
-        known = (name in handed or ANY in handed) and name not in self._source.attributes
+        known = is_handed(self._source, name) and name not in self._source.attributes
         return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
@@ -879,6 +910,11 @@ def _is_trained(value: Any) -> bool:
     return bool(is_tensor and value.requires_grad and value.is_leaf)
 
 
+def is_handed(source: Source, name: object) -> bool:
+    """Whether objects of others may have what an attribute of that name holds."""
+    return name in source.handed or ANY in source.handed
+
+
 def changes_in_place(value: object) -> bool:
     """Whether it is a container, or memory, and is not trained."""
     kind = type(value)
@@ -910,9 +946,11 @@ def _flattened(state: Any, depth: int) -> list[tuple[Any, Any]]:
     return [*state.items(), *inner]
 
 
-def _is_looked_at(source: Source, name: str) -> bool:
+def _is_looked_at(source: Source, name: str, value: object) -> bool:
     """An attribute that is a variable by itself, or tells the time."""
-    return name in source.attributes or f".{name}" in source.clocks
+    if name in source.attributes or f".{name}" in source.clocks:
+        return True
+    return is_handed(source, name) and changes_in_place(value)
 
 
 def _entries_of(container: Any) -> list[Any]:
@@ -932,11 +970,6 @@ def _function_in(value: object) -> object | None:
     if kind is property:
         return value.fget  # type: ignore[attr-defined, no-any-return]
     return value if kind is FunctionType else None
-
-
-def _slots_of(kind: type) -> set[str]:
-    every = [vars(one).get("__slots__", ()) for one in kind.__mro__]
-    return {name for names in every for name in ((names,) if isinstance(names, str) else names)}
 
 
 def short(path: str) -> str:

@@ -31,7 +31,9 @@ from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, d
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from types import (
     AsyncGeneratorType,
@@ -68,6 +70,8 @@ from trainmover.torch_internals import loaders
 
 Inside = Callable[[object], Any]
 """Folds what a thing holds."""
+First = WeakIdKeyDictionary
+"""What objects were made with, by these, as they were when any search first saw them."""
 CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
 )
@@ -91,6 +95,8 @@ _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
 CACHE = type(functools.lru_cache(len))
 _MEMORY = (Tensor, numpy.ndarray)
+_DATA = (Enum, Decimal, Fraction, numpy.number, numpy.bool_, range, slice, bytearray)
+_NESTED_MAX = 3
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
 _TABLES = (dict, OrderedDict)
 _CONTAINERS = (dict, list, tuple, deque, set, frozenset)
@@ -110,7 +116,9 @@ class Things:
     """What one search has found of them.
 
     is_own   whether an object of that type is of the script's own code
-    leaves   names of attributes that are looked at otherwise: they are stored to, or tell the time
+    leaves   whether an attribute of that name and value is looked at otherwise: it is stored to,
+             others may change it, or it tells the time
+    first    what objects that earlier searches saw were made with
     news     whether one was folded that may hold variables and had not been before
     kinds    that nothing but `folded` knows, as far as is known
     still    no object of which ever moves, as far as is known
@@ -120,7 +128,8 @@ class Things:
         self,
         untracked: Untracked | None = None,
         is_own: Callable[[type], bool] = lambda kind: False,
-        leaves: Callable[[str], bool] = lambda name: False,
+        leaves: Callable[[str, object], bool] = lambda name, value: False,
+        first: First | None = None,
     ) -> None:
         self.untracked = untracked or Untracked()
         self._is_own = is_own
@@ -131,6 +140,7 @@ class Things:
         self.still: set[type] = set()
         self.news = False
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
+        self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
 
     def moves(self, value: object) -> bool:
@@ -152,20 +162,20 @@ class Things:
         kind = type(value)
         if issubclass(kind, TRAINED):
             known = self.untracked.name_of(value)
-            made_with = [] if known else self._made_with(value)
+            made_with = [] if known else self._made_with(value, inside)
             return [_name(kind), known, self.untracked.folded(value, inside), made_with]
         reader = self._readers[kind]
         if reader is not None:
             if kind in _HOLDERS:
-                self._known_made(value)
+                self._known_made(value, inside)
             return [self._names[kind], reader(value, inside)]
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
-            return [self._names[kind], self._known_made(value), held]
+            return [self._names[kind], self._known_made(value, inside), held]
         if issubclass(kind, _CONTAINERS) and is_closed(kind):
             return [self._names[kind], _contained(value, inside)]
         if is_generator(value):
-            self._known_made(value)
+            self._known_made(value, inside)
         return None
 
     def inside(self, value: object) -> list[tuple[object, object]]:
@@ -184,21 +194,29 @@ class Things:
         """Whether it is of a class of the script's own made out of a container."""
         return self._is_own(type(value)) and issubclass(type(value), _CONTAINERS)
 
-    def _known_made(self, value: object) -> list[Any]:
+    def _known_made(self, value: object, inside: Inside) -> list[Any]:
         """As it was when it was first seen: who changes it later shows in variables of their own.
         It is not kept alive for that."""
         key = id(value)
         reference, made_with = self._made.get(key, (None, None))
         if reference is None or reference() is not value:
-            made_with = self._made_with(value)
             try:
+                made_with = self._at_first(value, inside)
                 gone = functools.partial(_forget, self._made, key)
                 self._made[key] = weakref.ref(value, gone), made_with
                 self.news = self.news or self._may_keep(value)
             except TypeError:  # One with slots may not be referred to: its class is known then.
+                made_with = self._made_with(value, inside)
                 self.news |= type(value) not in self._unreferred
                 self._unreferred.add(type(value))
         return made_with or []
+
+    def _at_first(self, value: object, inside: Inside) -> list[Any]:
+        """In whichever search: what it was made with may be a list that grows in other hands."""
+        made_with: list[Any] | None = self._first.get(value)  # type: ignore[no-untyped-call]
+        if made_with is None:
+            made_with = self._first[value] = self._made_with(value, inside)
+        return made_with
 
     def _may_keep(self, value: object) -> bool:
         """Whether variables may be in it: not in a record that only its constructor writes."""
@@ -208,15 +226,33 @@ class Things:
         if not all(issubclass(type(one), (*_PLAIN, *_MEMORY)) for one in held.values()):
             return True
         known = {name for one in kind.__mro__ for name in vars(one)} | held.keys()
-        return any(map(self._leaves, known))
+        return any(self._leaves(name, held.get(name)) for name in known)
 
-    def _made_with(self, value: object) -> list[Any]:
-        """Plain attributes that only its constructor stores to."""
+    def _made_with(self, value: object, inside: Inside) -> list[Any]:
+        """Attributes that only its constructor stores to: of an object of the script's own class
+        all that hold data, of any other the plain ones."""
+        kind = type(value)
+        is_own = self._is_own(kind) and not issubclass(kind, TRAINED)
+        held = {**slots_in(value), **held_by(value)} if is_own else held_by(value)
+        later = computed_in(kind)  # type: ignore[arg-type]
         return [
-            [name, held]
-            for name, held in sorted(held_by(value).items(), key=_key)
-            if type(held) in _PLAIN and name[:1] != "_" and not self._leaves(name)
+            [name, inside(one)]
+            for name, one in sorted(held.items(), key=_key)
+            if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
+            and not (name in later or self._leaves(name, one))
         ]
+
+    def _is_data(self, value: Any, depth: int) -> bool:
+        """Whether all of it is said by what it holds, now and later."""
+        kind = type(value)
+        if kind in _PLAIN or issubclass(kind, _DATA):
+            return True
+        if issubclass(kind, _MEMORY):
+            return not self.untracked.has(value)
+        if kind in _CONTAINERS and depth < _NESTED_MAX:
+            entries = value.values() if kind is dict else value
+            return all(self._is_data(one, depth + 1) for one in entries)
+        return self._is_own(kind) and not issubclass(kind, TRAINED)
 
 
 def _parts_of(value: Any) -> list[tuple[object, object]]:
@@ -241,6 +277,28 @@ def in_words(value: object) -> str:
 def is_closed(kind: type) -> bool:
     """Whether its objects are some library's, of which nobody knows all that they keep."""
     return is_of_library(kind) and not only_shows(kind) and not issubclass(kind, _KNOWN)
+
+
+def slots_of(kind: type) -> set[str]:
+    """Names of the attributes for which its objects have places of their own."""
+    every = [vars(one).get("__slots__", ()) for one in kind.__mro__]
+    return {name for names in every for name in ((names,) if isinstance(names, str) else names)}
+
+
+@lru_cache(maxsize=1024)
+def computed_in(kind: type) -> dict[str, "functools.cached_property[Any]"]:
+    """Attributes that its objects get as they are first asked for."""
+    every = {name: one for base in reversed(kind.__mro__) for name, one in vars(base).items()}
+    return {name: one for name, one in every.items() if type(one) is functools.cached_property}
+
+
+def slots_in(value: object) -> dict[str, Any]:
+    """What is in these."""
+    found = {}
+    for name in slots_of(type(value)):
+        with suppress(AttributeError):
+            found[name] = object.__getattribute__(value, name)
+    return found
 
 
 def held_by(value: object) -> dict[str, Any]:
@@ -401,14 +459,29 @@ def _cached(value: Any, inside: Inside) -> Any:
 
 def results_of(value: Any) -> list[Any]:
     """What a function with a cache has returned so far, but for plain values: those are the same
-    again."""
+    again, as long as they follow from what it is given."""
+    return [one for one in kept_in_cache(value) if type(one) not in (*_PLAIN, tuple)]
+
+
+def kept_in_cache(value: Any) -> list[Any]:
+    """All of it, and what it was given for each."""
     others = gc.get_referents(value)
-    tables = [one for one in others if type(one) is dict and one is not held_by(value)]
     if value.cache_info().maxsize is None:
-        others = [one for table in tables for one in table.values()]
-    skipped = (*_PLAIN, type, FunctionType, object, tuple)
+        tables = [one for one in others if type(one) is dict and one is not held_by(value)]
+        others = [one for table in tables for entry in table.items() for one in entry]
+    skipped = (type, FunctionType, object)
     found = [one for one in others if type(one) not in skipped and one is not held_by(value)]
     return [one for one in found if not (type(one) is dict and _is_table(one))]
+
+
+class Results:
+    """Of a function with a cache, where they follow from more than what it was given."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def read(self, inside: Inside) -> Any:
+        return inside(kept_in_cache(self._function))
 
 
 def _is_table(value: dict[Any, Any]) -> bool:
@@ -468,6 +541,11 @@ def _hashed(value: Any, inside: Inside) -> Any:
 
 def _variable(value: "contextvars.ContextVar[Any]", inside: Inside) -> Any:
     return inside(value.get(None))
+
+
+def _context(value: contextvars.Context, inside: Inside) -> Any:
+    """What its variables are while something is run in it."""
+    return inside(dict(sorted((variable.name, one) for variable, one in value.items())))
 
 
 def _queue(value: "queue.Queue[Any]", inside: Inside) -> Any:
@@ -549,6 +627,7 @@ _MOVING_BY_KIND: _Readers = {
     mmap.mmap: _mapped,
     Layers: Layers.read,
     Crowd: Crowd.read,
+    Results: Results.read,
     Future: _future,
     C_DATA: _memory,
     memoryview: _memory,
@@ -561,6 +640,7 @@ _MOVING_BY_KIND: _Readers = {
     **dict.fromkeys(_PLACED, _placed),
     **dict.fromkeys(_MADE_OF_OTHERS, _others),
     contextvars.ContextVar: _variable,
+    contextvars.Context: _context,
     **dict.fromkeys(_QUEUES, _queue),
     **dict.fromkeys(_WEAK, _weak),
     weakref.ref: _reference,

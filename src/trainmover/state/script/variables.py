@@ -67,7 +67,7 @@ from trainmover.state.script.search import (
     now_in,
     value_of,
 )
-from trainmover.state.script.things import Things, held_by, is_closed
+from trainmover.state.script.things import First, Things, held_by, is_closed
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
@@ -165,6 +165,7 @@ class Variables:
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
+        self._first = First()
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
@@ -371,6 +372,7 @@ class Variables:
                 self._tracked(),
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
+                self._first,
             )
             layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
         layout.uses += 1
@@ -545,7 +547,7 @@ class Variables:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
-        self._closed = {}
+        self._closed, self._first = {}, First()
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()
@@ -689,7 +691,7 @@ class Variables:
             loops = [one for layout in self._layouts.values() for one in layout.rounds]
             begun = [node.lineno for _, key, node in loops if key.endswith(path)]
             return os.path.basename(file), begun[0] if begun else first
-        attribute, root = path.rpartition(".")[2], re.split(r"[.\[]", path)[0]
+        attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
         lines = [
             (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
             for name, source, _ in sources

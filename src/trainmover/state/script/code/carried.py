@@ -14,9 +14,11 @@ may stand in any loop, behind any, and behind any `next`.
 """
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from trainmover.state.script.code.grammar import own
 from trainmover.state.script.code.syntax import called_name, children, last_name, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,6 +33,14 @@ _BESIDE = frozenset({"threading", "concurrent", "asyncio", "multiprocessing", "q
 _WHOLES = frozenset({"vars", "asdict", "astuple", "dumps", "dump", "copy", "deepcopy"})
 """Functions that read all attributes of what they are given."""
 _CACHES = frozenset({"cache", "lru_cache", "singledispatch", "singledispatchmethod"})
+_DRAWS = frozenset(
+    {"list", "tuple", "set", "dict", "sum", "min", "max", "any", "all", "sorted", "next", "run"}
+    | {"enter_context"}
+)
+"""Functions that have a generator or a coroutine run that they are given."""
+_EXITS = frozenset({"__exit__", "__aexit__"})
+_CALLING = sys.stdlib_module_names | {"torch", "torchvision", "numpy", "trainmover"}
+"""Libraries whose decorators call what they are given."""
 _FETCHES = frozenset({"next", "__next__"})
 
 
@@ -56,6 +66,9 @@ class _Reader:
         self._functions: dict[str, list[_Known]] = {}
         for node, is_method in _functions(tree, in_class=False):
             self._functions.setdefault(node.name, []).append(_known(node, is_method))
+        self._swallows = {"suppress", *_that_swallow(tree)}
+        self._foreign = _of_others(tree)
+        self._drawn = {id(one) for one in _drawn(tree)}
         self._called = {name for node in walk(tree) if (name := called_name(node))}
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
@@ -98,7 +111,7 @@ class _Reader:
             self._returned = []
             read, written = self._block(one.node.body, _NOTHING)
             surely = written.intersection(*self._returned)
-            if self._is_wrapped(one.node):
+            if self._may_not_run(one.node):
                 surely = _NOTHING
             each.append((_renamed(read, one), _renamed(surely, one)))
         self._in_loops[name], self._returned = self._looped, returned
@@ -109,15 +122,21 @@ class _Reader:
         self._summaries[name] = read, written
         return read, written
 
-    def _is_wrapped(self, function: Function) -> bool:
-        """Whether something else decides if it is called: a decorator of the script's, a cache."""
+    def _may_not_run(self, function: Function) -> bool:
+        """Whether something else decides if it is called: a cache, or a decorator of the script's,
+        or of who knows whom."""
         names = {last_name(one) or called_name(one) for one in function.decorator_list}
-        return not names.isdisjoint(self._functions.keys() | _CACHES)
+        roots = {_root(one) for one in function.decorator_list}
+        deciding = self._functions.keys() | _CACHES
+        return not (names.isdisjoint(deciding) and roots.isdisjoint(self._foreign))
 
     def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
         """What it reads that is not written by now, and what is then."""
         read, surely = self._summary(name)
-        names = _given(call, self._functions.get(name, []))
+        functions = self._functions.get(name, [])
+        if id(call) not in self._drawn and any(_waits(one.node) for one in functions):
+            surely = _NOTHING
+        names = _given(call, functions)
         if not self._loops:
             self._looped |= self._in_loops.get(name, _NOTHING)
         asked = _in_words_of(read, names) | _asked_by_name(call)
@@ -170,7 +189,8 @@ class _Reader:
                         written = _bound(written, item.optional_vars)
                 more, after = self._block(node.body, written)
                 managers = {called_name(item.context_expr) for item in node.items}
-                return read | more, written & after if "suppress" in managers else after
+                quiet = not managers.isdisjoint(self._swallows)
+                return read | more, written & after if quiet else after
             case ast.Match():
                 read, written = self._expression(node.subject, written)
                 cases = [self._block(one.body, written) for one in node.cases]
@@ -188,8 +208,8 @@ class _Reader:
                     read |= self._block(handler.body, _NOTHING)[0]
                 more, after = self._block(node.orelse, after)
                 start = after if not node.handlers else written & after
-                last, after = self._block(node.finalbody, start)
-                return read | more | last, after
+                last, _ = self._block(node.finalbody, written & after)
+                return read | more | last, self._block(node.finalbody, start)[1]
             case ast.AugAssign(target=ast.Attribute() as target):
                 read, written = self._expression(node.value, written)
                 part = _part(target)
@@ -350,6 +370,68 @@ def _yields(function: Function) -> bool:
     if isinstance(function, ast.AsyncFunctionDef):
         return True
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in walk(function))
+
+
+def _waits(function: Function) -> bool:
+    """Whether nothing of it runs as it is called, but as somebody draws from it, or awaits it."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return True
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own(function))
+
+
+def _drawn(tree: ast.Module) -> Iterator[ast.AST]:
+    """Expressions of which the value is drawn from where it is made, or awaited, or entered."""
+    for node in walk(tree):
+        match node:
+            case ast.For(iter=value) | ast.AsyncFor(iter=value) | ast.comprehension(iter=value):
+                yield value
+            case ast.Await(value=value) | ast.YieldFrom(value=value):
+                yield value
+            case ast.withitem(context_expr=value):
+                yield value
+            case ast.Call(args=values) if called_name(node) in _DRAWS:
+                yield from values
+
+
+def _that_swallow(tree: ast.Module) -> Iterator[str]:
+    """Names of context managers of the script's that may let no exception pass."""
+    for node in walk(tree):
+        if isinstance(node, ast.ClassDef):
+            exits = [one for one in node.body if getattr(one, "name", "") in _EXITS]
+            returned = [one for end in exits for one in walk(end) if isinstance(one, ast.Return)]
+            if any(one.value and not _is_false(one.value) for one in returned):
+                yield node.name
+        elif isinstance(node, Function):
+            tries = [one for one in walk(node) if isinstance(one, ast.Try) and one.handlers]
+            bodies = [ast.Module(one.body, []) for one in tries]
+            if any(isinstance(one, ast.Yield) for body in bodies for one in walk(body)):
+                yield node.name
+
+
+def _is_false(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not value.value
+
+
+def _of_others(tree: ast.Module) -> set[str]:
+    """Names that are imported, but not from Python's own library or torch: from the script's other
+    files, or from a library that nobody knows."""
+    found = set[str]()
+    for node in walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            inside = getattr(node, "module", None) or ""
+            level = getattr(node, "level", 0)
+            for one in node.names:
+                root = (inside or one.name).partition(".")[0]
+                if level or root not in _CALLING:
+                    found.add(one.asname or one.name.partition(".")[0])
+    return found
+
+
+def _root(node: ast.expr) -> str:
+    """The name that a decorator begins with."""
+    while isinstance(node, ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _runs_beside(tree: ast.Module) -> bool:

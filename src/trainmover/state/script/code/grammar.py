@@ -1,7 +1,7 @@
 """What single nodes of a syntax tree say, for whoever reads a script's source. Pure."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
 from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, is_change
@@ -204,6 +204,21 @@ def first_of(target: ast.expr) -> ast.expr:
 
 def names(target: ast.expr) -> set[str]:
     return {node.id for node in walk(target) if isinstance(node, ast.Name)}
+
+
+def held_targets(target: ast.expr, declared: Collection[str]) -> set[str]:
+    """Attributes, and containers that have the parts, among the targets of a loop; and names that
+    are declared to be of others."""
+    found = set[str]()
+    for node in walk(target):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.Subscript(ctx=ast.Store()):
+                found.add(path(root(node)).lstrip("."))
+            case ast.Name(id=name) if name in declared:
+                found.add(name)
+    return found - {""}
 
 
 def path(node: ast.expr) -> str:

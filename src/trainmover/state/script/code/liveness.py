@@ -200,6 +200,8 @@ class _Flow:
             match one.opname:
                 case "UNPACK_SEQUENCE":
                     wanted += int(one.argval) - 1
+                case "UNPACK_EX":  # Those before a star, and those behind it.
+                    wanted += (one.argval & 0xFF) + (one.argval >> 8)
                 case "STORE_FAST" | "STORE_NAME" | "STORE_DEREF":
                     yield one.argval
                     wanted -= 1
@@ -208,8 +210,10 @@ class _Flow:
                     wanted -= 2
                 case "STORE_FAST_LOAD_FAST":
                     yield one.argval[0]
-                    return
-                case _:
+                    wanted -= 1
+                case "STORE_ATTR" | "STORE_SUBSCR" | "STORE_GLOBAL":
+                    wanted -= 1
+                case name if not name.startswith(("LOAD_", "CACHE", "EXTENDED_ARG")):
                     return
             number += 1
 

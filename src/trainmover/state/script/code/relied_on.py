@@ -1,4 +1,4 @@
-"""Attributes that the code of a class reads of its objects.
+"""What code reads: attributes of its objects, and what is around a function.
 
 A script may set one and never read it: a rate of dropout, a momentum of a norm, the smoothing of a
 loss. What it sets so is not worth nothing between two steps: the layer relies on it.
@@ -6,8 +6,9 @@ loss. What it sets so is not worth nothing between two steps: the layer relies o
 
 import dis
 import functools
-from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Callable, Iterable, Iterator
+from types import CellType, CodeType, FunctionType
+from typing import Any
 
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOADS = ("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")
@@ -64,3 +65,41 @@ def _reads_here(self: str, code: CodeType, name: str) -> bool:
 def _last(loaded: str | tuple[str, ...]) -> str:
     """From 3.13 on one step may load two."""
     return loaded if isinstance(loaded, str) else loaded[-1]
+
+
+def relies_on_more(function: Any, varies: Callable[[str, object], bool]) -> bool:
+    """Whether what it returns follows from more than what it is given: from what may be another
+    later, which it reads itself or by functions that it calls by name.
+
+    varies: whether what is read by that name may be, with what it is now as far as that is known
+    """
+    known, waiting = set[int](), [function]
+    for one in waiting:
+        while (inner := getattr(one, "__wrapped__", None)) is not None:
+            one = inner
+        if type(one) is not FunctionType or id(one) in known:
+            continue
+        known.add(id(one))
+        around = _around(one)
+        if any(varies(name, around.get(name)) for name in _names_in(one.__code__)):
+            return True
+        waiting += [around[name] for name in _names_in(one.__code__) & around.keys()]
+    return False
+
+
+def _around(function: FunctionType) -> dict[str, object]:
+    """Globals, and what it closes over."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {**function.__globals__, **{name: _content_of(cell) for name, cell in cells}}
+
+
+def _content_of(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return {*code.co_names, *code.co_freevars}.union(*map(_names_in, inner))

@@ -103,6 +103,8 @@ class Source:
     environ     variables of the environment that are set after the set-up, with the line; "*": any
     settings    calls that change what is in force for the whole process after the set-up, with the
                 line: SETTERS, or PREFIX where it is stored to
+    targets     attributes, globals and containers that loops store to: they show how far an
+                iterator is
     stays       attributes that are never temporary: Python's own, those stored to by their name
     tree        of the file; None of several together
     """
@@ -129,6 +131,7 @@ class Source:
     exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
     stays: set[str] = field(default_factory=set)
     tree: ast.Module | None = None
 
@@ -191,6 +194,7 @@ def together(sources: Iterable[Source]) -> Source:
             whole.by_class.setdefault(name, set()).update(stored)
         whole.by_others |= one.by_others
         whole.changed |= one.changed
+        whole.targets |= one.targets
         whole.handed |= one.handed
         whole.globals |= one.globals
         whole.clocks |= one.clocks
@@ -301,6 +305,8 @@ class _Reader:
     def _store(
         self, node: ast.AST, scope: Scope, owner: str, declared: set[str], *, later: bool
     ) -> None:
+        if isinstance(node, ast.For | ast.AsyncFor):
+            self.source.targets |= grammar.held_targets(node.target, declared)
         if isinstance(node, ast.For):
             kept = grammar.is_ours(node.iter)
             scope.given.update(grammar.names(node.target) if kept else ())
