@@ -18,6 +18,8 @@ from torch import Tensor
 
 from trainmover.errors import UserError
 from trainmover.state.kinds.values import Attributes
+from trainmover.state.script import handles
+from trainmover.state.script.handles import OVER_BATCHES
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples
@@ -221,6 +223,11 @@ class JobBatches:
     def __iter__(self) -> "JobBatches":
         return self
 
+    def told(self) -> tuple[str, str]:
+        """As a handle: by the loop it is of."""
+        name = self._batches.known_as()
+        return name and OVER_BATCHES + name, OVER_BATCHES + name
+
     @property
     def drawn(self) -> int:
         """Batches taken in all passes, by the whole life of the loop."""
@@ -275,6 +282,16 @@ class _Counted:
 
     def __len__(self) -> int:
         return len(self._batches)
+
+    def told(self) -> tuple[str, str]:
+        """As a handle."""
+        return self._batches.told()
+
+
+def know_iterators() -> None:
+    """Variables that are iterators over batches are known by their loops."""
+    handles.learn(JobBatches, JobBatches.told)
+    handles.learn(_Counted, _Counted.told)
 
 
 def _where() -> str:

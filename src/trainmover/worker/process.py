@@ -64,6 +64,7 @@ def main() -> None:
     registered.watch()
     aliases.watch()
     know_groups()
+    api.know_iterators()
     station = _station()
     groups.on_device_lost = _end_with_device
     groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)

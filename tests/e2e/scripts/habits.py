@@ -210,6 +210,7 @@ HABITS = [
     refused("variables/cached_baseline"),
     refused("variables/average_replaced"),
     equal("loops/while_next"),
+    equal("loops/begun_anew"),
     refused("loops/fetched_inside"),
     equal("loops/fetched_before"),
     equal("loops/infinite"),

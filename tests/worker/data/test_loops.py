@@ -10,8 +10,9 @@ from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loops
 
 
-def loop(loops: Loops, length: int = 3) -> Batches:
-    batches = Batches(range(length), 1)
+def loop(loops: Loops, length: int = 3, over: Batches | None = None) -> Batches:
+    """over: the loader of that loop"""
+    batches = Batches(range(length) if over is None else over.over, 1)
     loops.begin(batches)
     return batches
 
@@ -133,9 +134,43 @@ def test_loops_that_were_made_ahead_do_not_lie_inside_each_other() -> None:
 
 def test_a_loop_beside_that_was_never_begun_is_missed() -> None:
     loops = Loops()
-    fetch(loops, one := loop(loops))
+    one = loop(loops)
+    fetch(loops, one)
     with pytest.raises(StateMismatch, match="has not begun a loop"):
-        loops.resume(one.position(), [[[7], {}]], [])
+        loops.resume(loops.positions(Step(0))[0][1], [[[7], {}]], [])
+
+
+def test_a_loop_that_is_begun_anew_beside_another_is_the_same_loop() -> None:
+    loops = Loops()
+    short, long = loop(loops, 2), loop(loops, 9)
+    for batches in (short, long, short, long):
+        fetch(loops, batches)
+    with pytest.raises(StopIteration):
+        fetch(loops, short)
+    anew = loop(loops, over=short)
+    for batches in (anew, long):
+        fetch(loops, batches)
+    assert [path for path, _ in loops.beside()] == [[0]]
+    assert loops.begun == 2
+
+    other = Loops()
+    mine, second = loop(other, 2), loop(other, 9)
+    for batches in (mine, second):
+        fetch(other, batches)
+    other.resume(loops.positions(Step(5))[0][1], loops.beside(), [])
+    assert fetch(other, mine) == 1
+    assert other.draw(mine, 1).data_pass == 1
+
+
+def test_a_loop_over_the_same_loader_is_another_where_none_is_drawn_from_beside() -> None:
+    loops = Loops()
+    one = None
+    for turn in range(2):
+        one = loop(loops, 1, over=one)
+        fetch(loops, one)
+        with pytest.raises(StopIteration):
+            fetch(loops, one)
+        assert loops.begun == turn + 1
 
 
 @pytest.mark.parametrize(

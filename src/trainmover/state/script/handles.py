@@ -16,6 +16,8 @@ from typing import Any
 _TELL: dict[type, Callable[[Any], tuple[str, str]]] = {}
 _LOCALS_WRITE_THROUGH = sys.version_info >= (3, 13)
 _BY_NAME = "by name"
+OVER_BATCHES = "iterator over batches "
+"""How one of a job is told, before the loop that it is of."""
 
 
 def learn(kind: type, tell: Callable[[Any], tuple[str, str]]) -> None:

@@ -739,6 +739,11 @@ def advice(differences: Sequence[Difference]) -> str:
             "fetch, and call what fetches, in a line of its own: what the same statement has read "
             "before lies where nothing can be put"
         )
+    if any(one.theirs.startswith(handles.OVER_BATCHES) for one in differences):
+        return (
+            "begin all iterators over batches before the first step, and those that are to begin "
+            "again as job.batches(loader, passes=None), which goes from one pass to the next"
+        )
     return (
         "keep such values with job.values(...), counters with job.enumerate(...) in place of "
         "enumerate(...), or track the object that holds them"

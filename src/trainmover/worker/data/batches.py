@@ -79,8 +79,10 @@ _LOADS_HERE: dict[str, Any] = {
 class Batches:
     """Iterator over the batches of `passes` data passes; endless with None.
 
+    over     the loader, as the script has it
     samples  how to tell which samples a batch is made of; None: nobody asks
     shown    what the script has in its place, and iterates over
+    known_as  the loop it is of, by a name that is the same in every process; "": of none yet
     hash     of the batch taken last, if there is one: see `watch`
     drawn    batches taken in all passes
     counts   from where the script counts them; None: it does not
@@ -92,9 +94,10 @@ class Batches:
         self._kind = kind_of(loader)
         self.samples = samples or None
         self.shown: Callable[[], object] = lambda: None
+        self.known_as: Callable[[], str] = str
         if samples is True and (reason := why_unknown(loader)):
             raise _unknown_samples(reason)
-        self._loader = loader
+        self.over = self._loader = loader
         self._trail: Trail | None = None
         if isinstance(loader, DataLoader):
             if not has_state(loader):

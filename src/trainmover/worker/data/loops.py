@@ -4,7 +4,8 @@ A loop that begins in the body of another lies inside of it, and is over when th
 again. Batches may also be drawn side by side, as by `zip(job.batches(a), job.batches(b))` or with
 `next()` from an iterator that was made before. Which of the two it is shows only later: a loop that
 goes on after an older one has fetched was not inside of it. Then the older one is *beside*: it is
-nobody's surroundings any more, and its place is kept next to that of the loops.
+nobody's surroundings any more, and its place is kept next to that of the loops. Where one of those
+is at its end and another begins over the same loader, it is that one, begun anew.
 
     main      the loop begun last of those that are not beside: with those around it, the place
     fetching  the loop that fetches; mostly that is the main one
@@ -13,7 +14,7 @@ nobody's surroundings any more, and its place is kept next to that of the loops.
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainmover.errors import StateMismatch
@@ -37,6 +38,7 @@ class Loop:
     position    just before its last fetch, as `rng` and `calls`, the steps made until then
     among       those that began beside each other in one round of the loop around, itself with them
     inside      those that began in its body since its last fetch
+    passes      over its loader, by loops that it goes on from: see `Loops._goes_on_from`
     """
 
     batches: "weakref.ref[Batches]"
@@ -52,11 +54,16 @@ class Loop:
     rng: bytes = b""
     calls: int = 0
     inside: Rounds = field(default_factory=Rounds)
+    passes: int = 0
     ended: bool = False
 
     @property
     def path(self) -> list[int]:
         return [*(self.around.path if self.around else []), self.ordinal]
+
+    def name(self) -> str:
+        """The same in every process, as the path is; and whether it is at its end."""
+        return ".".join(map(str, self.path)) + (", at its end" if self.ended else "")
 
     @property
     def open(self) -> bool:
@@ -84,7 +91,7 @@ class Loop:
         if self.here is None:
             batches = self.batches()
             assert batches is not None
-            self.here = batches.position()
+            self.here = batches.position() | {"before": self.passes}
         return self.here
 
 
@@ -166,12 +173,38 @@ class Loops:
         self._over += [loop for loop in self._in if not loop.open]
         self._over = [loop for loop in self._over if loop.batches() is not None]
         self._in = [loop for loop in self._in if loop.open]
+        if (before := self._goes_on_from(batches)) is not None:
+            self._begin_anew(before, batches)
+            return
         bodies = (loop for loop in reversed(self._in) if loop.fetched_at and not loop.beside)
         around = next(bodies, None)
         among = self._outermost if around is None else around.inside
         number, ordinal = self._begun, among.begin()
-        self._in.append(Loop(weakref.ref(batches), ordinal, around, number, self._moment, among))
+        loop = Loop(weakref.ref(batches), ordinal, around, number, self._moment, among)
+        batches.known_as = loop.name
+        self._in.append(loop)
         self._begun += 1
+
+    def _goes_on_from(self, batches: Batches) -> Loop | None:
+        """A loop over the same loader that is at its end, beside one that is not: the script begins
+        it anew where others go on, `except StopIteration: its[k] = iter(job.batches(loaders[k]))`.
+        """
+        known = sorted([*self._in, *self._over], key=lambda one: one.number, reverse=True)
+        over = [one for one in known if one.ended and _over(one) is batches.over]
+        beside = (one for one in over if any(_are_beside(one, other) for other in self._in))
+        return next(beside, None)
+
+    def _begin_anew(self, before: Loop, batches: Batches) -> None:
+        """Whoever takes the rank has the loop before, and stands with that where this one is."""
+        old = before.batches()
+        assert old is not None
+        passes = before.passes + max(1, old.pass_index)
+        loop = replace(before, batches=weakref.ref(batches), inside=Rounds(), passes=passes)
+        loop.here, loop.ended = None, False
+        batches.known_as = loop.name
+        known = [one for one in self._in if one is not before]
+        self._in = sorted([*known, loop], key=lambda one: one.number)
+        self._over = [one for one in self._over if one is not before]
 
     def enter(self, batches: Batches) -> None:
         """A batch is fetched: loops inside of this one are over."""
@@ -217,7 +250,7 @@ class Loops:
         """What the loop that fetches has just taken."""
         return Draw(
             source=self.fetching.source,
-            data_pass=batches.pass_index,
+            data_pass=self.fetching.passes + batches.pass_index,
             ids=batches.sample_ids(batch),
         )
 
@@ -280,4 +313,15 @@ def _stand(loop: Loop, position: Any) -> None:
     batches = loop.batches()
     assert batches is not None
     batches.resume(position)
-    loop.here = None
+    loop.here, loop.passes = None, position["before"]
+
+
+def _over(loop: Loop) -> object:
+    batches = loop.batches()
+    return None if batches is None else batches.over
+
+
+def _are_beside(one: Loop, other: Loop) -> bool:
+    """Whether they are drawn from side by side, and the other goes on."""
+    together = other.around is one.around and (one.beside or other.beside)
+    return together and other is not one and other.open and other.fetched_at > one.begun_at
