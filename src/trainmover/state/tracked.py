@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
+from trainmover.state.common_memory import in_common
 from trainmover.state.digest import Digest, digest_of
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.attributes import Stored
@@ -144,6 +145,11 @@ class Tracked:
         """Members are exchanged: see `Unsharded`."""
         for part in self.unsharded:
             part.gather_anew()
+
+    def in_common(self) -> list[list[str]]:
+        """Names of objects that have memory in common: see `common_memory`. [] if that cannot be
+        looked at now."""
+        return [] if self.is_gathered else in_common(self.items())
 
     def _of(self, kind: str) -> Mapping[str, Any]:
         """What lies beside each object that has something of the kind, by name of the object."""

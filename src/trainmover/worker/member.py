@@ -31,6 +31,7 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.state import rng
+from trainmover.state.common_memory import parted
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
@@ -231,9 +232,12 @@ class Member:
                 groups.await_empty_device()
                 self.snapshots.finish()
                 groups.roster.disown(groups_made)
+                common = self.tracked.in_common()
                 if why := self.updates.put_back() or before.why_not() or run_twice:
                     self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
+                if why := parted(common, self.tracked.in_common()):
+                    self._cannot_run_again(step, f"{why}, and had it no more: keep copies")
                 self.updates.begin_again()
                 self.boundary.settle()
                 self._settle_mode()

@@ -296,6 +296,7 @@ LATE = [
         "reported_other",
         "reserve_counted",
         "results",
+        "rolled_back",
         "rolled_out",
         "scheduled",
         "uncleared",

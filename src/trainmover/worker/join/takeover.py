@@ -12,7 +12,7 @@ from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
-from trainmover.state import rng
+from trainmover.state import common_memory, rng
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
@@ -162,6 +162,7 @@ class Takeover:
             self._own_small, taken.header, drew=self._drew, asked=self._asked
         )
         member.tracked.load_small(small)
+        common_memory.check(taken.header["common"], member.tracked.in_common())
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
         refusal = self.shadow.refusal

@@ -264,6 +264,7 @@ class Deposit:
         first, stood, before, newest = self.captured
         header = {
             "bulk": bulk,
+            "common": self._tracked.in_common(),
             "digest": digest,
             "record": record,
             "gate_small": self.gate_small,
