@@ -169,6 +169,14 @@ def test_state_that_is_dropped_there_is_found() -> None:
     assert changes.since_fetch(tracked) == ["the optimizer"]
 
 
+def test_state_that_a_step_drops_is_found() -> None:
+    tracked, changes = build(), Changes()
+    changes.begin(tracked)
+    tracked["optimizer"].state.clear()  # type: ignore[attr-defined]
+    assert changes.look()
+    assert changes.names == ["the optimizer"]
+
+
 def test_what_a_step_does_is_not_taken_for_it() -> None:
     """Fetched ahead, or in the step itself; and two steps with one batch."""
     tracked, changes = build(), Changes()

@@ -121,7 +121,9 @@ class Changes:
         tracked, self._tracked = self._tracked, None
         if tracked is None:
             return False
-        if not self._begun.same():
+        if self._fit[1::2] != _fit(tracked)[1::2]:  # Of groups there are copies: see `Before`.
+            self.names = ["the optimizer"]
+        elif not self._begun.same():
             self.names = [list(self._tensors)[i] for i in self._begun.changed()]
         elif self._hashes:
             self._know(tracked)
