@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import captures
 import pytest
 
-from trainmover.state.script.rounds import Unknown, worked_out
+from trainmover.state.script.rounds import Unknown, gone_through, worked_out
 
 
 class Plan:
@@ -57,6 +57,32 @@ def test_it_is_worked_out_from_what_the_names_stand_for(text: str, value: object
 def test_what_only_the_script_s_code_could_tell_is_not_known(text: str) -> None:
     with pytest.raises(Unknown):
         worked_out(ast.parse(text, mode="eval").body, NAMES, {})
+
+
+NAMES_ALONE = {"many": 3, "each": (1, 2), "kept": [1, 2], "f": lambda: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("range(many)", range(3)),
+        ("each", (1, 2)),
+        ("f(many)", [None, 3]),
+        ("range(many).__iter__()", [range(3)]),
+        ("zip(kept, range(many), strict=True)", [None, None, range(3), True]),
+        ("enumerate(zip(each, kept))", [None, [None, (1, 2), None]]),
+        ("(0, 0) * many", [[0, 0], 3]),
+        ("f[:many]", [None, [3]]),
+    ],
+)
+def test_of_what_is_not_known_it_is_what_that_is_made_of(text: str, value: object) -> None:
+    assert gone_through(ast.parse(text, mode="eval").body, NAMES_ALONE, {}) == value
+
+
+@pytest.mark.parametrize("text", ["kept", "many", "f()", "enumerate(kept)", "f(f())"])
+def test_what_a_loop_sees_as_it_is_put_is_no_round(text: str) -> None:
+    with pytest.raises(Unknown):
+        gone_through(ast.parse(text, mode="eval").body, NAMES_ALONE, {})
 
 
 LOOPS = {

@@ -134,6 +134,36 @@ def test_what_lines_between_passes_have_made_is_put(joined: Callable[..., Joiner
     assert joiner.after == []
 
 
+IN_FLIGHT = """
+    def own(number):
+        at = 0
+        while at < number:
+            yield at
+            at += 1
+    def main():
+        it, many = job.batches(DATA), 2
+        for data_pass in range(3):
+            for _ in range(many):
+                step(next(it)[0])
+                step(next(it)[0])
+                break
+            many = measured(data_pass)
+    main()
+    """
+
+
+@pytest.mark.parametrize(
+    "loop", ["range(many)", "zip(range(many), 'abc')", "own(many)", "(0, 0, 0)[:many]"]
+)
+def test_what_is_put_a_loop_that_has_begun_does_not_see(
+    joined: Callable[..., Joiner], loop: str
+) -> None:
+    script = IN_FLIGHT.replace("range(many)", loop, 1)
+    joiner = joined(script, lambda number: 3, lambda number: 2)
+    assert joiner.was_put
+    assert [one.name for one in joiner.after] == [f"rounds over {loop}"]
+
+
 def test_what_all_have_alike_is_let_alone(joined: Callable[..., Joiner]) -> None:
     joiner = joined(PASSES, lambda number: 0.5, lambda number: 0.5)
     assert joiner.before == []

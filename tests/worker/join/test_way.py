@@ -307,21 +307,30 @@ def test_where_ranks_had_parted_in_the_step_before_none_is_replaced_in_this_one(
         way(0, now=gate).small_on_arrival(gate, source)
 
 
-def drawn_again(numbers: list[int], *, found: list[int]) -> None:
-    """On the way of a rank that drew `numbers`, these are `found`."""
+def drawn_again(numbers: list[int], *, found: list[int], step: int = 5) -> None:
+    """On the way of a rank that drew `numbers` for step 5, these are `found` for `step`."""
     hashes = [BatchHash(number).pair for number in numbers]
     record = RankRecord(Step(6), False, Step(5), [], Moment(b"", {}), None, drawn=hashes)
     way, batches = Way(Rank(3), record, Step(5)), Batches(found, 1)
     batches.watch(lambda: 0)
     for _ in batches:
-        way.check(batches, Step(5))
+        way.check(batches, Step(step))
+    way.check_all_drawn()
 
 
 def test_a_batch_that_is_drawn_again_is_the_one_that_the_rank_had() -> None:
-    drawn_again([4, 5], found=[4, 5, 6])
+    drawn_again([4, 5], found=[4, 5])
     drawn_again([], found=[9])
+    drawn_again([], found=[9], step=6)
     with pytest.raises(StateMismatch, match="For step 5 rank 3 had another batch"):
         drawn_again([4, 5], found=[4, 6])
+
+
+def test_a_step_has_as_many_batches_as_it_had_on_the_rank() -> None:
+    with pytest.raises(StateMismatch, match="For step 5 rank 3 had drawn fewer batches"):
+        drawn_again([4, 5], found=[4, 5, 6])
+    with pytest.raises(StateMismatch, match="For step 5 rank 3 had drawn more batches"):
+        drawn_again([4, 5], found=[4])
 
 
 def test_each_fetch_of_a_reserve_has_the_random_numbers_that_it_had() -> None:

@@ -1,10 +1,11 @@
 """What the loops around a fetch go through, worked out from what the script's names stand for.
 
 Nobody can read the iterator of `for _ in range(scale.many)`, which was made as the loop began, and
-another machine's was made of what was there. So the expression is worked out again: from constants,
-names, attributes and entries of plain containers, with what the job itself says and a few functions
-of Python's that only calculate. None of the script's code is run for it: what would need that (a
-function or a property of its own) is not known.
+another machine's was made of what was there. What is put there later, into `scale` or into a name,
+it never sees. So the expression is worked out again: from constants, names, attributes and entries
+of plain containers, with what the job itself says and a few functions of Python's that only
+calculate. None of the script's code is run for it: what would need that (a function or a property
+of its own) is not known.
 """
 
 import ast
@@ -26,6 +27,8 @@ _CALCULATE: dict[str, Callable[..., Any]] = {
 }
 _NUMBERS = (bool, int, float)
 _HOLD = (list, tuple, dict, deque, str, range)
+_FIXED = (tuple, str, range)
+"""Into which nothing can be put: the name stands for another then, and the loop has the old one."""
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -49,14 +52,12 @@ class Unknown(Exception):
 
 
 def at(path: str, spans: frozenset[Span]) -> Iterator[ast.expr]:
-    """The expressions there of which more than names counts: those are variables by themselves."""
+    """The expressions there."""
     source = source_of(path) if spans else None
     every = walk(source.tree) if source is not None and source.tree is not None else ()
     for node in every:
         if isinstance(node, ast.expr | ast.For | ast.AsyncFor) and _span_of(node) in spans:
-            iterable = _iterable_of(node)
-            if _reads_parts(iterable):
-                yield iterable
+            yield _iterable_of(node)
 
 
 def _iterable_of(node: ast.expr | ast.For | ast.AsyncFor) -> ast.expr:
@@ -84,8 +85,41 @@ def worked_out(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> An
         raise Unknown from error
 
 
-def _reads_parts(node: ast.expr) -> bool:
-    return any(isinstance(inner, ast.Attribute | ast.Subscript) for inner in walk(node))
+def gone_through(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> Any:
+    """By a loop over this; as `worked_out`. Where nobody can work it out, as in `zip(range(many),
+    words)`, what is known of that which it is made of.
+
+    Raises Unknown also for a name whose content can be put: the loop sees that.
+
+    >>> gone_through(ast.parse("zip(range(many), words)", mode="eval").body, {"many": 3}, {})
+    [None, range(0, 3), None]
+    """
+    try:
+        value = worked_out(node, names, top)
+        return _plain(value, _FIXED) if isinstance(node, ast.Name) else value
+    except Unknown:
+        parts = [_part(one, names, top) for one in _made_of(node)]
+        if parts.count(None) == len(parts):
+            raise
+        return parts
+
+
+def _made_of(node: ast.expr) -> list[ast.expr]:
+    """A name's value is all there is of it."""
+    parts = [
+        one.value if isinstance(one, ast.keyword) else one for one in ast.iter_child_nodes(node)
+    ]
+    return [one for one in parts if isinstance(one, ast.expr)]
+
+
+def _part(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> Any:
+    """None: not known."""
+    try:
+        if isinstance(node, ast.Name):
+            return _plain(worked_out(node, names, top), _FIXED + _NUMBERS)
+        return _plain(gone_through(node, names, top), (*_FIXED, *_NUMBERS, list))
+    except Unknown:
+        return None
 
 
 def _span_of(node: ast.expr | ast.stmt) -> Span:

@@ -132,7 +132,7 @@ class Layout:
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
-              read before: in which frame, the key, the expression
+              read before: in which frame, the key, the expression, and who works it out
     sizes     of the dicts and lists that it looked through
     """
 
@@ -146,7 +146,7 @@ class Layout:
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
-    rounds: list[tuple[int, str, ast.expr]] = field(default_factory=list)
+    rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
     uses: int = 0
 
 
@@ -360,11 +360,11 @@ class Search:
         self._layout.frames.append(slots)
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
-            self._layout.rounds.append((number, slot.key, one))
+            self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
         for read in read_before(code.co_filename, live.call):
             if not self._tells(read, scope):
                 slot = self._slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
-                self._layout.rounds.append((number, slot.key, read))
+                self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
 

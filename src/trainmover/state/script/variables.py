@@ -51,7 +51,7 @@ from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.process import line_of, settings_of
 from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
-from trainmover.state.script.rounds import Unknown, worked_out
+from trainmover.state.script.rounds import Unknown
 from trainmover.state.script.search import (
     ABSENT,
     BEFORE,
@@ -249,10 +249,10 @@ class Variables:
     ) -> None:
         """As it was when it was first asked for at this fetch: such a loop has begun, such a
         statement has read it."""
-        for number, key, node in layout.rounds:
+        for number, key, node, work_out in layout.rounds:
             if key not in self._rounds:
                 try:
-                    value = worked_out(node, locals_of[number], frames[number].f_globals)
+                    value = work_out(node, locals_of[number], frames[number].f_globals)
                 except Unknown:
                     value = NO_VALUE
                 known = value is not NO_VALUE
@@ -689,7 +689,7 @@ class Variables:
                 return places[0]  # Else a library has done it.
         if path.startswith((ROUNDS, BEFORE)):
             loops = [one for layout in self._layouts.values() for one in layout.rounds]
-            begun = [node.lineno for _, key, node in loops if key.endswith(path)]
+            begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
             return os.path.basename(file), begun[0] if begun else first
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
         lines = [

@@ -86,6 +86,8 @@ class Takeover:
         Returns when it is live; raises as `begin` does.
         """
         journey, self.journey = self.journey, None
+        if journey is not None:
+            journey.way.check_all_drawn()
         self._own_small = self._member.tracked.small_states()
         self._drew = journey is not None and journey.drew
         self._asked = journey is not None and bool(journey.silence.values)

@@ -150,8 +150,13 @@ class Way:
         return self._between.popleft()
 
     def check(self, batches: Batches, step: Step) -> None:
-        """The rank has drawn this batch too. Raises StateMismatch if it was another one."""
-        if not self._drawn or batches.hash is None:
+        """The rank has drawn this batch too. Raises StateMismatch if it was another one, or none
+        for a step that it has made."""
+        if not self.record.drawn or batches.hash is None:
+            return
+        if not self._drawn:
+            if step <= self.committed:
+                raise self._drew_otherwise("fewer batches than are drawn here", step)
             return
         if batches.hash.differs_from(self._drawn.popleft()):
             raise StateMismatch(
@@ -160,6 +165,19 @@ class Way:
                 do="The dataset must be the same on every machine, and a batch must depend on its "
                 "place and on generators that can be seen, not on time or machine.",
             )
+
+    def check_all_drawn(self) -> None:
+        """It has arrived. Raises StateMismatch if the rank had drawn more until there."""
+        if self._drawn:
+            raise self._drew_otherwise("more batches than are drawn here", self.committed)
+
+    def _drew_otherwise(self, drawn: str, step: Step) -> StateMismatch:
+        return StateMismatch(
+            f"For step {step} rank {self.rank} had drawn {drawn}.",
+            means="This machine cannot take the rank: it would train on other data.",
+            do="How many batches make a step must depend on tracked state, or on the number of the "
+            "step, asked for in each round of a `while` loop.",
+        )
 
     def given(self, step: Step, kind: Any, names: Collection[str]) -> Any:
         """By a step that is passed over, as far as that is known.
