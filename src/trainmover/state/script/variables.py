@@ -25,7 +25,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -494,9 +494,9 @@ class Variables:
 
     # --- plain values -----------------------------------------------------------------------------
 
-    def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> bool:
+    def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:
         """Where lines that have run since the set-up have made another plain value here than on the
-        rank, store the rank's: see `putting`. Whether anything was stored. To be called below the
+        rank, store the rank's: see `putting`. Keys of what was stored. To be called below the
         script's frames, where both were captured.
 
         histories: captures of this process, and of the one that the rank's state is from
@@ -508,11 +508,11 @@ class Variables:
         wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
         if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
-            return False
+            return set()
         for slot, value, frame in self._values_at(frames):
             if slot.key in wanted:
                 put(slot, frame, value, wanted[slot.key])
-        return True
+        return {*wanted}
 
     def note_closed(self) -> None:
         """What of libraries' the script keeps where its run parks: see `put`."""
@@ -609,17 +609,23 @@ class Variables:
         return [self._difference(*one) for one in _different(common, then, given)]
 
     def begun(
-        self, history: Sequence[bytes], own: bytes, apart: Apart = never_apart
+        self,
+        history: Sequence[bytes],
+        own: bytes,
+        apart: Apart = never_apart,
+        was_put: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What the source's last step has changed from what it was at first, or where a run in the
-        sandbox stands, or from what it is here, and is another here: that step was passed over
-        here, and what it did on the lost rank nobody knows. What has changed since, and is no
-        rank's but the source's, is none of these. Raises ProtocolError on malformed bytes.
+        sandbox stands, or from what it is here, or what was put as the lost rank had it before that
+        step, and is another here: that step was passed over here, and what it did on the lost rank
+        nobody knows. What has changed since, and is no rank's but the source's, is none of these.
+        Raises ProtocolError on malformed bytes.
 
         history  captures of the source: at its first fetch, behind its shadow steps or those that
                  were recorded, at the fetch for its last step, and now
         own      a full capture, now
         apart    of a handle there and one here: they are what one line gives to each of two ranks
+        was_put  by `put`, at the fetch for that step
         """
         if not all(history):
             return []
@@ -630,7 +636,10 @@ class Variables:
             key: now[key]
             for key in known
             if not _as_in(before, key, now[key])
-            and any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
+            and (
+                key in was_put
+                or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
+            )
         }
         unknown = {*tracked, *others, *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]

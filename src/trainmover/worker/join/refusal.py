@@ -45,6 +45,7 @@ class Refusal:
         self.history: Sequence[bytes] = ()
         self.apart: Apart = never_apart
         self._looked = -1  # Number of a loop.
+        self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._rank = rank
         self._variables = variables
         self._loops = loops
@@ -68,13 +69,16 @@ class Refusal:
         self._look_between()
         self.give_groups(record)
         theirs, own = record.variables, self._own()
+        self._was_put = set()
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
         differences = partial(
             self._variables.differences, theirs, ended=ended, at_boundary=at_boundary
         )
         found = differences(own)
-        if found and self._variables.put(theirs, own, [self.stood, own], self.history):
+        if found:
+            self._was_put = self._variables.put(theirs, own, [self.stood, own], self.history)
+        if self._was_put:
             found = differences(self._own())
         self._refuse(found)
 
@@ -82,7 +86,7 @@ class Refusal:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Variables.begun`."""
-        self._refuse(self._variables.begun(self.history, self._own(), self.apart))
+        self._refuse(self._variables.begun(self.history, self._own(), self.apart, self._was_put))
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
