@@ -230,6 +230,7 @@ HABITS = [
     equal("loops/set_epoch"),
     equal("loops/several_batches"),
     refused("loops/drawn_inside"),
+    refused("loops/patterned"),
     equal("loops/rolled_out_values"),
     equal("loops/tidied"),
     equal("loops/vote"),

@@ -732,7 +732,7 @@ INNOCENT = {
         """,
     "a wrapper of a library": """
         def main():
-            for x, y in itertools.islice(job.batches(DATA), 14):
+            for (x, y), in zip(job.batches(DATA)):
                 loss = step(x)
         main()
         """,

@@ -11,7 +11,7 @@ of its own) is not known.
 import ast
 import operator
 from collections import ChainMap, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -51,7 +51,7 @@ class Unknown(Exception):
     """Only the script's own code could tell."""
 
 
-def at(path: str, spans: frozenset[Span]) -> Iterator[ast.expr]:
+def at(path: str, spans: Set[Span]) -> Iterator[ast.expr]:
     """The expressions there."""
     source = source_of(path) if spans else None
     every = walk(source.tree) if source is not None and source.tree is not None else ()

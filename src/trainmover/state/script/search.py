@@ -13,7 +13,7 @@ import os
 import sys
 from argparse import Namespace
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from types import (
@@ -21,13 +21,14 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
+    GeneratorType,
     MappingProxyType,
     MethodType,
     ModuleType,
     NoneType,
     SimpleNamespace,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from torch import Tensor, nn
@@ -38,10 +39,11 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import handles, rounds
 from trainmover.state.script.code.handed import ANY
-from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.liveness import Live, live_at
 from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.relied_on import relies_on_more, worthless
 from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of, tells_in
+from trainmover.state.script.code.stacked import iterator_at, levels
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
@@ -51,6 +53,7 @@ from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
+    ITERATORS,
     First,
     Results,
     Things,
@@ -75,8 +78,9 @@ NO_TYPES: frozenset[type] = frozenset()
 _SMALL, _NESTED_MAX = 64, 3
 _STATE = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
-ROUNDS, BEFORE = "rounds over ", "before the fetch: "
-"""In the place of a name, of a loop, and of what the statement that fetches has read by then."""
+ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
+"""In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
+read by then."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -133,6 +137,8 @@ class Layout:
     carried   slots of attributes of which some go with it: see `going`
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
               read before: in which frame, the key, the expression, and who works it out
+    iterators  of the loops around the fetch: see `Stacked`
+    kinds     ids of the types that these may be of
     sizes     of the dicts and lists that it looked through
     """
 
@@ -147,7 +153,24 @@ class Layout:
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
     rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
+    iterators: list["Stacked"] = field(default_factory=list)
+    kinds: Set[int] = frozenset()
     uses: int = 0
+
+
+class Stacked(NamedTuple):
+    """The iterator of a loop.
+
+    frame  in which it lies on the stack, and `level` there
+    line   where the loop begins
+    known  the very one, if variables were found in it
+    """
+
+    key: str
+    frame: int
+    level: int
+    line: int
+    known: object
 
 
 def now_in(slot: Slot) -> Any:
@@ -217,11 +240,13 @@ class Search:
         self._at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
         self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
+        own = [one for module in modules for one in vars(module).values() if type(one) is type]
+        self._kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
         views = Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(_is_looked_at, source)
         things = Things(untracked, self._is_own, looked_at, first)
-        self._layout = Layout(things, views)
+        self._layout = Layout(things, views, kinds=self._kinds)
 
     def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
         """fed: of the frames those that get the batches themselves, or what a generator makes of
@@ -361,12 +386,46 @@ class Search:
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
+        self._iterators(frame, live, number)
         for read in read_before(code.co_filename, live.call):
             if not self._tells(read, scope):
                 slot = self._slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
                 self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _iterators(self, frame: FrameType, live: Live, number: int) -> None:
+        """Of the loops around the fetch, and of one that fetches and draws from others too."""
+        code = frame.f_code
+        level_of = levels(code) if live.loops else {}
+        for offset, span in live.loops:
+            level = level_of.get(offset)
+            value = None if level is None else iterator_at(frame, level, self._kinds)
+            if level is None or value is None or not self._is_followed(value):
+                continue
+            over = next(rounds.at(code.co_filename, {span}), None) if span else None
+            path = f"{WITHIN}{ast.unparse(over) if over else 'a loop'}"
+            key = self._slot(path, None, "", None).key
+            line, before = over.lineno if over else code.co_firstlineno, self._slots_left
+            for place, one in enumerate(self._own_in(value, 0)):
+                self._go_into(one, f"{path}[{place}]" if place else path, 0)
+            known = None if self._slots_left == before else value
+            self._layout.iterators.append(Stacked(key, number, level, line, known))
+
+    def _own_in(self, iterator: object, depth: int) -> Iterator[object]:
+        """Objects of the script's classes that it draws from."""
+        if self._is_own(type(iterator)):
+            yield iterator
+        elif depth < _NESTED_MAX:
+            for _, one in self._layout.things.inside(iterator)[:_SMALL]:
+                parts = one if type(one) is tuple else (one,)
+                for part in parts:
+                    yield from self._own_in(part, depth + 1)
+
+    def _is_followed(self, value: object) -> bool:
+        """A generator of a library's may count seconds."""
+        code = value.gi_code if isinstance(value, GeneratorType) else None
+        return code is None or self._is_own_file(code.co_filename)
 
     def _tells(self, read: ast.expr, scope: Scope) -> bool:
         """Whether the time is in it."""

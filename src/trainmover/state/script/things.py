@@ -90,6 +90,8 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
     *(map, filter, zip, enumerate),
     *(one for one in vars(itertools).values() if isinstance(one, type)),
 )
+ITERATORS = frozenset((*_PLACED, *_MADE_OF_OTHERS, GeneratorType))
+"""Of which it can be told how far they are."""
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""

@@ -47,6 +47,7 @@ from trainmover.state.script.code.source import (
     temporary_at,
     together,
 )
+from trainmover.state.script.code.stacked import iterator_at
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.process import line_of, settings_of
@@ -58,6 +59,7 @@ from trainmover.state.script.search import (
     NEVER,
     NO_TYPES,
     ROUNDS,
+    WITHIN,
     Layout,
     Place,
     Search,
@@ -212,6 +214,8 @@ class Variables:
                 found[slot.key] = slot.entry
         if layout.rounds:
             self._read_rounds(layout, frames, locals_of, found)
+        if layout.iterators:
+            self._read_iterators(layout, frames, found)
         others: list[str] = []
         if full:
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
@@ -259,6 +263,18 @@ class Variables:
                 self._rounds[key] = entry_of(value, things=self._things) if known else NO_VALUE
             if self._rounds[key] is not NO_VALUE:
                 found[key] = self._rounds[key]
+
+    def _read_iterators(
+        self, layout: Layout, frames: list[FrameType], found: dict[str, Entry]
+    ) -> None:
+        """How far they are, where no name tells."""
+        for key, number, level, _, known in layout.iterators:
+            value = iterator_at(frames[number], level, layout.kinds)
+            if known is not None and value is not known:
+                self._outgrown = layout.uses > 1
+            entry = NO_VALUE if value is None else entry_of(value, things=self._things)
+            if entry is not NO_VALUE:
+                found[key] = entry
 
     def _read(self, slot: Slot, value: Any, full: bool) -> None:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
@@ -588,7 +604,8 @@ class Variables:
             found += _different(their_end if at_boundary else numbers, mine_end, given)
         going = {key for key in their_tracked if key in tracked or key not in mine}
         unknown = {*others, *(() if at_boundary else going)}
-        named = [self._difference(*one) for one in found if one[0] not in unknown]
+        found = _by_name([one for one in found if one[0] not in unknown])
+        named = [self._difference(*one) for one in found]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
         ]
@@ -606,7 +623,7 @@ class Variables:
             return collecting
         _, later, _, _, _ = _decoded(now)
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
-        return [self._difference(*one) for one in _different(common, then, given)]
+        return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
 
     def begun(
         self,
@@ -700,6 +717,10 @@ class Variables:
             loops = [one for layout in self._layouts.values() for one in layout.rounds]
             begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
             return os.path.basename(file), begun[0] if begun else first
+        if path.startswith(WITHIN):
+            stacked = [one for layout in self._layouts.values() for one in layout.iterators]
+            begun = [one.line for one in stacked if path.startswith(_path_of(one.key))]
+            return os.path.basename(file), begun[0] if begun else first
         attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
         lines = [
             (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
@@ -742,6 +763,12 @@ def advice(differences: Sequence[Difference]) -> str:
         return (
             "draw what a step takes in a `while` loop, which asks in each round how many there are "
             "to be: a `for` loop asks as it begins"
+        )
+    if any(one.name.startswith(WITHIN) for one in differences):
+        return (
+            "take what belongs to a step by the step's number, as in `weights[job.steps % "
+            "len(weights)]`, or count with job.enumerate(...) or job.range(...): no other machine "
+            "can go on with an iterator of the script's"
         )
     if any(one.name.startswith(BEFORE) for one in differences):
         return (
@@ -818,6 +845,12 @@ def _different(
             yield key, shown(entry), "not set"
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
+
+
+def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Without how far iterators are, where names tell it too."""
+    named = [one for one in found if not _path_of(one[0]).startswith(WITHIN)]
+    return named or found
 
 
 def _path_of(key: str) -> str:

@@ -59,6 +59,7 @@ class Live:
     collects  a comprehension around holds what it has so far, where nobody sees it
     calls     a function is being called, and it is not `next`: it may hold something too
     rounds    what the other loops around go through: where that stands in the source
+    loops     all loops around: offset of the FOR_ITER, and where it stands what they go through
     call      what is under way, if that is no loop: where it stands
     """
 
@@ -69,6 +70,7 @@ class Live:
     collects: bool = False
     calls: bool = False
     rounds: frozenset[Span] = frozenset()
+    loops: tuple[tuple[int, Span | None], ...] = ()
     call: Span | None = None
 
 
@@ -91,7 +93,8 @@ def live_at(code: CodeType, lasti: int) -> Live:
     names |= flow.bounds_around(here)
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
-    return Live(names, at_end, targets, own, collects, calls, flow.rounds_around(here), call)
+    rounds, loops = flow.rounds_around(here), flow.loops_around(here)
+    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call)
 
 
 class _Flow:
@@ -132,6 +135,11 @@ class _Flow:
         spans = {_span_of(self._iterable(head)[1]) for head in self._heads(here)}
         return frozenset(one for one in spans if one is not None)
 
+    def loops_around(self, here: int) -> tuple[tuple[int, Span | None], ...]:
+        """With the one that fetches here."""
+        heads = [self.at[one.offset] for one in self._loops_around(here)]
+        return tuple((self.offsets[one], _span_of(self._iterable(one)[1])) for one in heads)
+
     def span(self, here: int) -> Span | None:
         return _span_of(self._instructions[here].positions)
 
@@ -167,10 +175,10 @@ class _Flow:
     def _loops_around(self, here: int) -> list[dis.Instruction]:
         """Outermost first. What handles an exception may lie behind all else: it is where it goes
         on."""
-        here = next((at for at in self._reached(here) if at in self._plain), here)
-        at = self.offsets[here]
+        goes_on = next((at for at in self._reached(here) if at in self._plain), here)
+        places = {self.offsets[here], self.offsets[goes_on]}
         loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
-        return [one for one in loops if one.offset <= at < one.argval]
+        return [one for one in loops if any(one.offset <= at < one.argval for at in places)]
 
     def _reached(self, here: int) -> Iterator[int]:
         """From an instruction, itself first, and not by an exception."""

@@ -1,0 +1,195 @@
+"""The iterators of the loops that a frame is in, read from its stack."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+import textwrap
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import captures
+import pytest
+
+from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.code.stacked import iterator_at, levels
+from trainmover.state.script.things import ITERATORS
+
+KINDS = {*map(id, ITERATORS)}
+PLACES = {
+    "a function": """
+        def run(a, *rest, b=None, **others):
+            for x in a:
+                for y in b:
+                    look(sys._getframe())
+    """,
+    "cells, and a lambda": """
+        def run(a, b):
+            kept, seen = 3, lambda: (a, kept)
+            for x in a:
+                for y in b:
+                    look(sys._getframe())
+            return seen
+    """,
+    "a generator": """
+        def run(a, b):
+            def drawn(number):
+                for x in a:
+                    for y in b:
+                        look(sys._getframe())
+                        yield number
+            next(drawn(3)), next(drawn(4))
+    """,
+    "a coroutine": """
+        def run(a, b):
+            async def drawn():
+                for x in a:
+                    for y in b:
+                        look(sys._getframe())
+            asyncio.run(drawn())
+    """,
+    "a context, and what ends it": """
+        def run(a, b):
+            with open(os.devnull) as one, open(os.devnull) as another:
+                for x in a:
+                    with open(os.devnull):
+                        try:
+                            for y in b:
+                                look(sys._getframe())
+                        finally:
+                            one.close()
+    """,
+    "what handles an error": """
+        def run(a, b):
+            for x in a:
+                try:
+                    raise ValueError
+                except ValueError as error:
+                    for y in b:
+                        look(sys._getframe())
+    """,
+    "an expression under way": """
+        def run(a, b):
+            for x in a:
+                for y in b:
+                    [1, (2, {"at": look(sys._getframe(), *[one for one in "ab" if one])})]
+    """,
+    "a class": """
+        def run(a, b):
+            class Made:
+                for x in a:
+                    for y in b:
+                        look(sys._getframe())
+    """,
+}
+BESIDE = """
+    def run(a, b):
+        for x in range(3):
+            pass
+        for x in a:
+            for y in [one for one in (1, 2)]:
+                match x:
+                    case 1: pass
+                    case _: continue
+            while True:
+                for y in b:
+                    look(sys._getframe())
+                    break
+                break
+"""
+
+
+def around(frame: FrameType) -> list[Any]:
+    """Of the loops that it is in, outermost first."""
+    code = frame.f_code
+    loops = [offset for offset, _ in live_at(code, frame.f_lasti).loops]
+    return [iterator_at(frame, levels(code)[offset], KINDS) for offset in loops]
+
+
+@pytest.mark.parametrize("place", [*PLACES, "loops beside"])
+def test_they_are_where_the_code_has_put_them(place: str) -> None:
+    seen: list[Any] = []
+    a, b = iter([1, 2]), itertools.cycle("ab")
+
+    def look(frame: FrameType, *_: object) -> None:
+        if len(seen) < 9:
+            seen.append(around(frame))
+        else:
+            raise KeyboardInterrupt
+
+    names: dict[str, Any] = {"look": look, "sys": sys, "asyncio": asyncio, "os": os}
+    exec(textwrap.dedent(PLACES.get(place, BESIDE)), names)
+    with contextlib.suppress(KeyboardInterrupt):
+        names["run"](a, b=b)
+    assert seen
+    assert seen == [[a, b]] * len(seen)
+
+
+def test_what_is_of_another_kind_is_not_read() -> None:
+    class Own:
+        def __iter__(self) -> "Own":
+            return self
+
+        def __next__(self) -> int:
+            return 1
+
+    for _ in Own():
+        frame = sys._getframe()
+        (level,) = levels(frame.f_code).values()
+        assert iterator_at(frame, level, KINDS) is None
+        assert type(iterator_at(frame, level, {id(Own)})) is Own
+        break
+
+
+SCRIPT = """
+    def own():
+        n = 0
+        while True:
+            n += 1
+            yield n % 5 == 4
+    class Own:
+        def __init__(self):
+            self.n = 0
+        def __iter__(self):
+            return self
+        def __next__(self):
+            self.n += 1
+            return self.n % 5 == 4
+    def main():
+        it = job.batches(DATA)
+        for flag in {loop}:
+            if len(job.own) > 12:
+                break
+            {fetch}
+    main()
+"""
+OVER = ["itertools.cycle([0, 0, 0, 0, 1])", "own()", "Own()", "map(bool, itertools.repeat(0, 40))"]
+DRAWN = [f"zip({one}, it)" for one in (*OVER, "[0] * 20")]
+
+
+@pytest.mark.parametrize("loop", [*OVER, *DRAWN])
+def test_how_far_a_loop_is_counts_where_its_target_is_the_same(tmp_path: Path, loop: str) -> None:
+    fetch = "step(flag[1][0])" if loop in DRAWN else "step(next(it)[0])"
+    job = captures.run_in(tmp_path, SCRIPT.format(loop=loop, fetch=fetch))
+    found = job.differences(joiner=2, rank=7)
+    assert [one.name.partition(".n")[0] for one in found] == [f"the place in {loop}"]
+    assert found[0].line > 0
+    assert job.differences(joiner=2, rank=2) == []
+
+
+def test_a_loop_that_begins_anew_before_each_fetch_is_where_it_was(tmp_path: Path) -> None:
+    script = """
+        def main():
+            it = job.batches(DATA)
+            while len(job.own) < 12:
+                for flag in reversed([0, 0]):
+                    step(next(it)[0])
+        main()
+    """
+    job = captures.run_in(tmp_path, script)
+    assert job.differences(joiner=2, rank=8) == []
+    assert [one.name for one in job.differences(joiner=2, rank=7)] == [
+        "the place in reversed([0, 0])"
+    ]
