@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from trainmover.state.script.variables import Difference, Variables
+from trainmover.state.script.comparison import Difference
+from trainmover.state.script.variables import Variables
 
 JOINER, RANK = 3, 11  # Fetches before those that are compared.
 
@@ -53,7 +54,7 @@ class Job:
         return batch
 
     def differences(self, joiner: int = JOINER, rank: int = RANK) -> list[Difference]:
-        return self.variables.differences(self.theirs[rank], self.own[joiner])
+        return self.variables.comparison.differences(self.theirs[rank], self.own[joiner])
 
 
 def run_in(folder: Path, script: str) -> Job:

@@ -133,7 +133,7 @@ def test_they_are_as_when_the_loop_began_though_state_is_put_meanwhile(
         job.tracked["plan"].many = 3  # type: ignore[attr-defined]
         for _ in range(2):
             now = variables.capture(full=True)
-            named.append("rounds over" in str(variables.differences(before, now)))
+            named.append("rounds over" in str(variables.comparison.differences(before, now)))
             variables.gave(1)
         return next(batches)
 

@@ -64,10 +64,12 @@ class Joiner(Job):
             self.variables.note_closed()
         if len(self.own) == 2 * LOST:
             theirs, own = self.rank.theirs[2 * LOST], self.variables.capture(full=True)
-            self.before = self.variables.differences(theirs, own)
+            self.before = self.variables.comparison.differences(theirs, own)
             history = [self.rank.theirs[STOOD], theirs]
             self.was_put = self.variables.put(theirs, own, [self.own[STOOD], own], history)
-            self.after = self.variables.differences(theirs, self.variables.capture(full=True))
+            self.after = self.variables.comparison.differences(
+                theirs, self.variables.capture(full=True)
+            )
         return super().fetch(batches)
 
 

@@ -1370,13 +1370,15 @@ def test_what_lasts_is_named(run: Callable[[str], Job], habit: str) -> None:
     found = job.differences()
     assert found, "nothing is found"
     assert all(one.file.endswith(".py") and one.line > 0 for one in found), found
-    assert job.variables.differences(job.theirs[JOINER], job.own[JOINER]) == []
+    assert job.variables.comparison.differences(job.theirs[JOINER], job.own[JOINER]) == []
 
 
 @pytest.mark.parametrize("habit", INNOCENT)
 def test_what_does_not_is_left_alone(run: Callable[[str], Job], habit: str) -> None:
     job = run(INNOCENT[habit])
-    found = job.variables.differences(job.theirs[RANK], job.own[JOINER], at_boundary=False)
+    found = job.variables.comparison.differences(
+        job.theirs[RANK], job.own[JOINER], at_boundary=False
+    )
     assert found == []
 
 

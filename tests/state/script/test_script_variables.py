@@ -11,8 +11,9 @@ from captures import JOINER, PRELUDE, RANK, Job, run_in
 
 from trainmover.state.script import handles
 from trainmover.state.script.code.source import source_of
+from trainmover.state.script.comparison import sentence
 from trainmover.state.script.values import NO_VALUE, entry_of, handle_entry, known_as
-from trainmover.state.script.variables import Variables, sentence
+from trainmover.state.script.variables import Variables
 
 KEPT = {
     "an average that is another object each step": """
@@ -797,13 +798,15 @@ def test_what_lasts_from_step_to_step_is_named(run: Callable[[str], Job], habit:
     found = job.differences()
     assert found
     assert all(one.file == "train.py" and one.line > 0 for one in found), found
-    assert job.variables.differences(job.theirs[JOINER], job.own[JOINER]) == []
+    assert job.variables.comparison.differences(job.theirs[JOINER], job.own[JOINER]) == []
 
 
 @pytest.mark.parametrize("habit", INNOCENT)
 def test_what_does_not_is_left_alone(run: Callable[[str], Job], habit: str) -> None:
     job = run(INNOCENT[habit])
-    found = job.variables.differences(job.theirs[RANK], job.own[JOINER], at_boundary=False)
+    found = job.variables.comparison.differences(
+        job.theirs[RANK], job.own[JOINER], at_boundary=False
+    )
     assert found == []
 
 
@@ -839,17 +842,17 @@ def test_what_is_read_only_after_the_loop_counts_at_its_end(run: Callable[[str],
         main()
         """)
     theirs, own = job.theirs[RANK], job.own[JOINER]
-    assert job.variables.differences(theirs, own) == []
-    [found] = job.variables.differences(theirs, own, ended=True)
+    assert job.variables.comparison.differences(theirs, own) == []
+    [found] = job.variables.comparison.differences(theirs, own, ended=True)
     assert found.name == "loss"
 
 
 def test_two_moments_of_a_rank_show_what_lasts(run: Callable[[str], Job]) -> None:
     job = run(KEPT["best"])
-    [found] = job.variables.changes(job.theirs[5], job.theirs[RANK])
+    [found] = job.variables.comparison.changes(job.theirs[5], job.theirs[RANK])
     assert found.name == "best"
     tracked = run(INNOCENT["tracked progress"])
-    assert tracked.variables.changes(tracked.theirs[5], tracked.theirs[RANK]) == []
+    assert tracked.variables.comparison.changes(tracked.theirs[5], tracked.theirs[RANK]) == []
 
 
 def test_another_function_of_the_script_is_no_place_to_join(run: Callable[[str], Job]) -> None:
@@ -863,7 +866,7 @@ def test_another_function_of_the_script_is_no_place_to_join(run: Callable[[str],
                 step(x)
         main()
         """)
-    [found] = job.variables.differences(job.theirs[RANK], job.own[0])
+    [found] = job.variables.comparison.differences(job.theirs[RANK], job.own[0])
     assert "`the fetch` (train.py) is in main at line" in str(found)
 
 
@@ -880,7 +883,7 @@ def test_a_new_iterator_may_have_a_line_of_its_own(run: Callable[[str], Job]) ->
                 step(x)
         main()
         """)
-    found = job.variables.differences(job.theirs[2], job.own[0])
+    found = job.variables.comparison.differences(job.theirs[2], job.own[0])
     assert [one.name for one in found] == ["_"]
 
 
@@ -931,7 +934,7 @@ def test_many_captures_see_what_changes_late(run: Callable[[str], Job]) -> None:
                     stages[140].go_on()
         main()
         """)
-    [found] = job.variables.changes(job.theirs[145], job.theirs[199])
+    [found] = job.variables.comparison.changes(job.theirs[145], job.theirs[199])
     assert found.name == "stages[140].number"
 
 
@@ -942,7 +945,7 @@ def test_values_that_no_variable_holds_yet_are_named(run: Callable[[str], Job], 
     assert found.name == "what is collected"
     assert found.file == "train.py"
     assert found.line > 0
-    assert job.variables.changes(job.theirs[JOINER], job.theirs[RANK]) == [found]
+    assert job.variables.comparison.changes(job.theirs[JOINER], job.theirs[RANK]) == [found]
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -1023,9 +1026,11 @@ def test_handles_are_stored_where_the_rank_has_its_own(tmp_path: Path) -> None:
     joiner = Taking(lambda file: file.startswith(str(tmp_path)))
     joiner.rank = rank.theirs[RANK]
     run(joiner, "False")
-    names = {one.name for one in rank.variables.differences(rank.theirs[RANK], joiner.own[0])}
+    names = {
+        one.name for one in rank.variables.comparison.differences(rank.theirs[RANK], joiner.own[0])
+    }
     assert names == {"mine", "in_cell", "of_all", "holder.peers", "outside"}
-    found = rank.variables.differences(rank.theirs[RANK], joiner.own[JOINER])
+    found = rank.variables.comparison.differences(rank.theirs[RANK], joiner.own[JOINER])
     assert found == []
     assert {one.name for one in joiner.held} == {"a", "b"}  # type: ignore[attr-defined]
 
@@ -1091,7 +1096,7 @@ def begun(run: Callable[[str], Job], first: str, joiner: int) -> list[str]:
     behind its own first one."""
     job = run(LATE.format(first=first))
     history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
-    return [one.name for one in job.variables.begun(history, job.own[joiner])]
+    return [one.name for one in job.variables.comparison.begun(history, job.own[joiner])]
 
 
 def test_what_a_step_is_the_first_to_change_is_looked_for(run: Callable[[str], Job]) -> None:
@@ -1114,7 +1119,7 @@ def test_what_was_put_and_the_passed_over_step_changes_again_is_named(
     mine = job.own[RANK - 2]  # No other rank has the same.
     (key,) = (key for key in msgspec.msgpack.decode(mine)[1] if key.endswith("seen"))
     named = [
-        [one.name for one in job.variables.begun(history, own, was_put=put)]
+        [one.name for one in job.variables.comparison.begun(history, own, was_put=put)]
         for put in (set(), {key})
         for own in (mine, job.own[RANK])
     ]
@@ -1133,14 +1138,19 @@ def test_what_one_of_its_first_steps_changed_and_the_passed_over_one_changes_aga
     history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
     source_of.cache_clear()
     lost = run(LATE.format(first=every.format(rank=1)))
-    assert [one.name for one in job.variables.begun(history, lost.own[JOINER])] == ["seen"]
+    assert [one.name for one in job.variables.comparison.begun(history, lost.own[JOINER])] == [
+        "seen"
+    ]
 
 
 def test_where_the_source_has_not_come_to_a_fetch_nothing_is_known(
     run: Callable[[str], Job],
 ) -> None:
     job = run(LATE.format(first="seen.append(x)"))
-    assert job.variables.begun([job.theirs[0], job.theirs[0], b"", b""], job.own[JOINER]) == []
+    assert (
+        job.variables.comparison.begun([job.theirs[0], job.theirs[0], b"", b""], job.own[JOINER])
+        == []
+    )
 
 
 LEFT = """
@@ -1163,11 +1173,11 @@ def test_behind_a_loop_what_its_lines_have_changed_must_be_the_source_s(
     """What is another on each rank and stays may be."""
     source = run(LEFT.format(rank=0, best=0.5))
     history = [source.theirs[0], source.theirs[0], source.theirs[3], source.theirs[5]]
-    assert source.variables.left(history, source.own[5], asked=True) == []
+    assert source.variables.comparison.left(history, source.own[5], asked=True) == []
     for rank, best, names in [(1, 0.5, []), (0, 0.25, ["best"])]:
         source_of.cache_clear()
         own = run(LEFT.format(rank=rank, best=best)).own[5]
-        found = source.variables.left(history, own, asked=False)
+        found = source.variables.comparison.left(history, own, asked=False)
         assert [one.name for one in found] == names
 
 
@@ -1189,5 +1199,5 @@ def test_an_attribute_that_cannot_be_sent_does_not_go_with_what_is_tracked(tmp_p
             optimizer.step()
         """,
     )
-    found = run.variables.differences(run.theirs[11], run.own[3], at_boundary=False)
+    found = run.variables.comparison.differences(run.theirs[11], run.own[3], at_boundary=False)
     assert {one.name for one in found} == {"optimizer.by_layer"}

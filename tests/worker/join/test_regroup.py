@@ -6,8 +6,8 @@ from trainmover.comm import groups
 from trainmover.comm.meet.listed import Listed, listed_as_bytes
 from trainmover.comm.meet.places import places_in_order
 from trainmover.ids import Step
+from trainmover.state.script.comparison import Known
 from trainmover.state.script.values import handle_entry, known_as
-from trainmover.state.script.variables import Known
 from trainmover.worker.join.regroup import parted_groups
 from trainmover.worker.step.keeper import Moment, RankRecord
 

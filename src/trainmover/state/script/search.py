@@ -81,6 +81,8 @@ _STATE = frozenset({"param_groups", "state"})
 ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
 """In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
 read by then."""
+PROCESS, LAYERS = "this process", "layers of "
+"""In the place of a file, of what is set for all of it; and in that of a name."""
 _OURS = __name__.partition(".")[0]
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 _CONTAINER_TYPES = frozenset(_CONTAINERS)
@@ -259,7 +261,7 @@ class Search:
             self._go_along(obj)
             if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
-                self._outside(self._slot(f"layers of {name}", layers, "layers", None))
+                self._outside(self._slot(f"{LAYERS}{name}", layers, "layers", None))
                 self._found += 1
         self._objects, self._slots_left = 0, SLOTS_MAX  # However large the model is.
         self._at = ("", "hooks", 0)

@@ -23,24 +23,19 @@ only reads it.
 import dataclasses
 import inspect
 import os
-import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import msgspec
 from torch import Tensor
 
-from trainmover.errors import ProtocolError
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import (
-    MODULE,
-    Scope,
     Source,
     in_all,
     source_of,
@@ -48,20 +43,26 @@ from trainmover.state.script.code.source import (
     together,
 )
 from trainmover.state.script.code.stacked import iterator_at
+from trainmover.state.script.comparison import (
+    Comparison,
+    Known,
+    all_in,
+    decoded,
+    is_given,
+    known_of,
+)
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import kept_in, module_of
-from trainmover.state.script.process import line_of, settings_of
+from trainmover.state.script.lines import line_of
+from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown
 from trainmover.state.script.search import (
     ABSENT,
-    BEFORE,
     NEVER,
     NO_TYPES,
-    ROUNDS,
-    WITHIN,
+    PROCESS,
     Layout,
-    Place,
     Search,
     Slot,
     going,
@@ -76,9 +77,6 @@ from trainmover.state.script.values import (
     Entry,
     entry_of,
     generator_entry,
-    known_as,
-    same,
-    shown,
 )
 from trainmover.state.script.views import Views
 
@@ -93,36 +91,7 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
-_PROCESS = "this process"
-_LAYERS = "layers of "
-"""In the place of a file, of what is set for all of it."""
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder()
-Known = bytes | int | None
-"""What the entries of one handle have in common, in all processes."""
-Apart = Callable[[Known, Known], bool]
-"""Of two handles that are known: whether they are what one line gives to each of two ranks."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A variable that is another here. line: of the last store to it, 0 if that is not known."""
-
-    name: str
-    file: str
-    line: int
-    theirs: str
-    own: str
-
-    def __str__(self) -> str:
-        where = f"{self.file} line {self.line}" if self.line else self.file
-        if self.theirs == self.own:
-            return f"`{self.name}` ({where}) is another on the rank than here"
-        return f"`{self.name}` ({where}) is {self.theirs} on the rank and {self.own} here"
-
-
-def never_apart(theirs: Known, own: Known) -> bool:
-    return False
 
 
 def all_loaded() -> list[ModuleType]:
@@ -137,6 +106,7 @@ class Variables:
     of_loops generators that draw for the loops under way
     loaded   modules of which some may be the script's own
     loaders  what is made of the script's own objects and gives the batches of the loops under way
+    comparison  of captures
     """
 
     def __init__(
@@ -152,6 +122,7 @@ class Variables:
         self._of_loops = of_loops
         self._loaded = loaded
         self._loaders = loaders
+        self.comparison = Comparison(self._line_of)
         self._carried: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._own_codes: dict[CodeType, bool] = {}
         self._own_files: dict[str, bool] = {}
@@ -226,7 +197,7 @@ class Variables:
         self._outgrown |= things.news and layout.uses > 1
         things.news = False
         for name, value in self.settings().items():
-            found[f"{_PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
+            found[f"{PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
 
@@ -500,13 +471,13 @@ class Variables:
         """
         if not theirs:
             return
-        _, found, at_end, _, _ = _decoded(theirs)
+        _, found, at_end, _, _ = decoded(theirs)
         their = at_end | found
         for slot, value, frame in self._values_at(self.frames(sys._getframe(1))):
             entry = their.get(slot.key, NO_VALUE)
-            if _is_given(entry, value, own) and value is not own[_known(entry)]:
+            if is_given(entry, value, own) and value is not own[known_of(entry)]:
                 owner = frame if slot.owner is None else slot.owner
-                handles.store(owner, slot.name, own[_known(entry)])
+                handles.store(owner, slot.name, own[known_of(entry)])
 
     # --- plain values -----------------------------------------------------------------------------
 
@@ -518,9 +489,9 @@ class Variables:
         histories: captures of this process, and of the one that the rank's state is from
         Raises ProtocolError on malformed bytes.
         """
-        their, their_tracked = _all_in(theirs)
-        mine, tracked = _all_in(own)
-        changed = stored(*([_all_in(one)[0] for one in history if one] for history in histories))
+        their, their_tracked = all_in(theirs)
+        mine, tracked = all_in(own)
+        changed = stored(*([all_in(one)[0] for one in history if one] for history in histories))
         wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
         if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
@@ -559,6 +530,9 @@ class Variables:
             yield slot, now_in(slot), None
         _let_go(frames, locals_of)
 
+    def _line_of(self, key: str) -> tuple[str, int]:
+        return line_of(key, self._own_modules, self._layouts.values())
+
     def forget(self) -> None:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
@@ -569,307 +543,6 @@ class Variables:
         self._own_modules.clear()
         self._own_codes.clear()
 
-    # --- compare ----------------------------------------------------------------------------------
-
-    def differences(
-        self,
-        theirs: bytes,
-        own: bytes,
-        *,
-        ended: bool = False,
-        at_boundary: bool = True,
-        given: Container[Known] = (),
-    ) -> list[Difference]:
-        """What is another here than on the rank. Raises ProtocolError on malformed bytes.
-
-        own          a full capture, at the place where the rank's was made
-        ended        the loop has no further round: what is read after it counts too
-        at_boundary  False: tracked state is of another moment here; what hangs on it is left out,
-                     and a step follows that is passed over, with the tensors that it is given
-        given        handles that this process is given where it takes the rank: see `give`
-        """
-        if not theirs:
-            return []
-        their_place, their, their_end, their_tracked, _ = _decoded(theirs)
-        if collecting := _collecting(their_place):
-            return collecting
-        own_place, mine, mine_end, tracked, others = _decoded(own)
-        if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
-            return [_elsewhere(their_place, own_place)]
-        if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
-            their = {key: entry for key, entry in their.items() if key in mine}
-        found = list(_different(their, mine, given))
-        if ended:
-            numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
-            found += _different(their_end if at_boundary else numbers, mine_end, given)
-        going = {key for key in their_tracked if key in tracked or key not in mine}
-        unknown = {*others, *(() if at_boundary else going)}
-        found = _by_name([one for one in found if one[0] not in unknown])
-        named = [self._difference(*one) for one in found]
-        return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
-            ::-1
-        ]
-
-    def changes(self, before: bytes, now: bytes, given: Container[Known] = ()) -> list[Difference]:
-        """What has changed on a rank between two fetches at the same place, but for tracked state:
-        it lasts from one to the next, and follows from nothing that others have.
-
-        given: as in `differences`
-        """
-        if not same_place(before, now):
-            return []
-        place, then, _, tracked, _ = _decoded(before)
-        if collecting := _collecting(place):
-            return collecting
-        _, later, _, _, _ = _decoded(now)
-        common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
-        return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
-
-    def begun(
-        self,
-        history: Sequence[bytes],
-        own: bytes,
-        apart: Apart = never_apart,
-        was_put: Set[str] = frozenset(),
-    ) -> list[Difference]:
-        """What the source's last step has changed from what it was at first, or where a run in the
-        sandbox stands, or from what it is here, or what was put as the lost rank had it before that
-        step, and is another here: that step was passed over here, and what it did on the lost rank
-        nobody knows. What has changed since, and is no rank's but the source's, is none of these.
-        Raises ProtocolError on malformed bytes.
-
-        history  captures of the source: at its first fetch, behind its shadow steps or those that
-                 were recorded, at the fetch for its last step, and now
-        own      a full capture, now
-        apart    of a handle there and one here: they are what one line gives to each of two ranks
-        was_put  by `put`, at the fetch for that step
-        """
-        if not all(history):
-            return []
-        (_, first, *_), (_, stood, *_), (at, before, *_), (here, now, *_) = map(_decoded, history)
-        _, mine, _, tracked, others = _decoded(own)
-        known = now if at == here else now.keys() & before.keys()
-        news = {
-            key: now[key]
-            for key in known
-            if not _as_in(before, key, now[key])
-            and (
-                key in was_put
-                or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
-            )
-        }
-        unknown = {*tracked, *others, *_parted(news, mine, apart)}
-        found = [one for one in _different(news, mine) if one[0] not in unknown]
-        return [self._difference(*one) for one in found]
-
-    def left(
-        self,
-        history: Sequence[bytes],
-        own: bytes,
-        apart: Apart = never_apart,
-        *,
-        asked: bool,
-    ) -> list[Difference]:
-        """What the source has changed since it fetched for its last step, and is another here: the
-        lines were run here too, on what could be had. What is each rank's own and stays is not
-        looked at. Raises ProtocolError on malformed bytes.
-
-        history, apart  as in `begun`
-        asked    what is new counts as well: others were asked for values on the way
-        """
-        if not all(history):
-            return []
-        *_, (_, before, _, _, _), (_, now, _, _, _) = map(_decoded, history)
-        news = {
-            key: entry
-            for key, entry in now.items()
-            if (key in before or asked) and not _as_in(before, key, entry)
-        }
-        _, mine, _, tracked, others = _decoded(own)
-        unknown = {*tracked, *others, *_parted(news, mine, apart)}
-        found = [one for one in _different(news, mine) if one[0] not in unknown]
-        return [self._difference(*one) for one in found]
-
-    def _difference(self, key: str, theirs: str, own: str) -> Difference:
-        file, function, first, path = key.split("\x1f")
-        shown_file, line = self._where(file, function, int(first), path)
-        return Difference(path, shown_file, line, theirs, own)
-
-    def _where(self, file: str, function: str, first: int, path: str) -> tuple[str, int]:
-        """File and line where it is stored to, as far as the sources tell, or where what has it is
-        written."""
-        sources = [
-            (os.path.basename(module.__file__ or ""), source, module.__file__ or "")
-            for module in self._own_modules
-            if (source := source_of(module.__file__ or "")) is not None
-        ]
-        if file == _PROCESS:
-            lines = [(name, line_of(source, path)) for name, source, _ in sources]
-            return next(((name, line) for name, line in lines if line), (_PROCESS, 0))
-        if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
-            return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
-        if path.startswith(_LAYERS):
-            rebuilt = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
-            lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
-            if places := [*rebuilt, *lines]:
-                return places[0]  # Else a library has done it.
-        if path.startswith((ROUNDS, BEFORE)):
-            loops = [one for layout in self._layouts.values() for one in layout.rounds]
-            begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
-            return os.path.basename(file), begun[0] if begun else first
-        if path.startswith(WITHIN):
-            stacked = [one for layout in self._layouts.values() for one in layout.iterators]
-            begun = [one.line for one in stacked if path.startswith(_path_of(one.key))]
-            return os.path.basename(file), begun[0] if begun else first
-        attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
-        lines = [
-            (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
-            for name, source, _ in sources
-        ]
-        found = [one for one in lines if one[1]]
-        if "." in path and found:
-            return found[-1]
-        for name, source, whole in sources:
-            if file and not whole.endswith(file):
-                continue
-            scope = source.scopes.get((function, first)) or source.scopes.get(MODULE, Scope())
-            at = scope.lines.get(root) or first or source.written.get(function, 0)
-            if line := at or source.written.get(root, 0) or source.dynamic:
-                return name, line
-        for name, source, _ in sources:  # A name under which it is tracked: of any function's.
-            known = [scope.lines[root] for scope in source.scopes.values() if root in scope.lines]
-            if known and not file:
-                return name, max(known)
-        return found[-1] if found else (os.path.basename(file) or "the script", first)
-
-
-def sentence(rank: int, differences: list[Difference]) -> str:
-    """One line for all of them."""
-    named = "; ".join(map(str, differences[:3]))
-    more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
-    return (
-        f"variables of the script would be wrong on a machine that takes rank {rank}: {named}{more}"
-    )
-
-
-def advice(differences: Sequence[Difference]) -> str:
-    """What to do about them."""
-    if any(one.name.startswith(_LAYERS) for one in differences):
-        return (
-            "give the model its layers, hooks and persistent buffers where it is built, before "
-            "job.track(...), on every run alike"
-        )
-    if any(one.name.startswith(ROUNDS) for one in differences):
-        return (
-            "draw what a step takes in a `while` loop, which asks in each round how many there are "
-            "to be: a `for` loop asks as it begins"
-        )
-    if any(one.name.startswith(WITHIN) for one in differences):
-        return (
-            "take what belongs to a step by the step's number, as in `weights[job.steps % "
-            "len(weights)]`, or count with job.enumerate(...) or job.range(...): no other machine "
-            "can go on with an iterator of the script's"
-        )
-    if any(one.name.startswith(BEFORE) for one in differences):
-        return (
-            "fetch, and call what fetches, in a line of its own: what the same statement has read "
-            "before lies where nothing can be put"
-        )
-    if any(one.theirs.startswith(handles.OVER_BATCHES) for one in differences):
-        return (
-            "begin all iterators over batches before the first step, and those that are to begin "
-            "again as job.batches(loader, passes=None), which goes from one pass to the next"
-        )
-    return (
-        "keep such values with job.values(...), counters with job.enumerate(...) in place of "
-        "enumerate(...), or track the object that holds them"
-    )
-
-
-def same_place(theirs: bytes, own: bytes) -> bool:
-    """Whether both were captured at the same line of the script."""
-    return bool(theirs and own and _decoded(theirs)[0] == _decoded(own)[0])
-
-
-def _decoded(
-    data: bytes,
-) -> tuple[Place, dict[str, Entry], dict[str, Entry], list[str], list[str]]:
-    try:
-        place, found, at_end, tracked, others = _decoder.decode(data)
-        if isinstance(found, dict) and isinstance(at_end, dict):
-            return place, found, at_end, list(tracked), list(others)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise ProtocolError(f"These bytes are no variables of a script: {error}.") from error
-    raise ProtocolError("These bytes are no variables of a script.")
-
-
-def _all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
-    """Also what is read only behind the loop; and keys of what hangs on tracked state."""
-    _, found, at_end, tracked, _ = _decoded(data)
-    return at_end | found, tracked
-
-
-def _known(entry: Entry) -> Known:
-    """By what the handle is known whose entry this is; else nothing that is known."""
-    return entry if type(entry) is int else known_as(entry)
-
-
-def _parted(theirs: Mapping[str, Entry], mine: Mapping[str, Entry], apart: Apart) -> Iterator[str]:
-    """Of what is in both, the handles that are each rank's own."""
-    for key in theirs.keys() & mine.keys():
-        if NO_VALUE not in (theirs[key], mine[key]) and apart(
-            _known(theirs[key]), _known(mine[key])
-        ):
-            yield key
-
-
-def _is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:
-    """Whether a variable is a handle on the rank, and can become this process's own. A number that
-    stands for a handle, as torch has it for a group without this rank, is taken for one only where
-    there is nothing else."""
-    known = None if theirs is NO_VALUE else _known(theirs)
-    return known is not None and known in given and (type(theirs) is list or own is None)
-
-
-def _different(
-    theirs: Mapping[str, Entry], mine: Mapping[str, Entry], given: Container[Known] = ()
-) -> Iterator[tuple[str, str, str]]:
-    """What the rank has and this process has not, or has otherwise; but for what it is given, and
-    for what a statement has read before a fetch that is not this one."""
-    for key, entry in theirs.items():
-        if key not in mine and _path_of(key).startswith(BEFORE):
-            continue
-        if _is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
-            continue
-        if key not in mine:
-            yield key, shown(entry), "not set"
-        elif not same(entry, mine[key]):
-            yield key, shown(entry), shown(mine[key])
-
-
-def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Without how far iterators are, where names tell it too."""
-    named = [one for one in found if not _path_of(one[0]).startswith(WITHIN)]
-    return named or found
-
-
-def _path_of(key: str) -> str:
-    return key.rpartition("\x1f")[2]
-
-
-def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:
-    """Whether it was the same there: also if there was none."""
-    other = found.get(key, NO_VALUE)
-    return other is entry is NO_VALUE or (NO_VALUE not in (other, entry) and same(entry, other))
-
-
-def _elsewhere(theirs: Place, own: Place) -> Difference:
-    def said(place: Place) -> str:
-        return f"{place[-1][1]} at line {place[-1][2]}" if place else "no function of the script"
-
-    file = os.path.basename(theirs[-1][0]) if theirs else "the script"
-    return Difference("the fetch", file, 0, f"in {said(theirs)}", f"in {said(own)}")
-
 
 def _fed(frames: list[FrameType]) -> set[FrameType]:
     """Of the script's frames those right above the fetch, or above a generator of the script's:
@@ -879,15 +552,6 @@ def _fed(frames: list[FrameType]) -> set[FrameType]:
         frame = frame.f_back
     above = [one.f_back for one in frames if one.f_code.co_flags & inspect.CO_GENERATOR]
     return {one for one in [frame, *above] if one in frames and one is not None}
-
-
-def _collecting(place: Place) -> list[Difference]:
-    """The first values lie where nobody can read them, so nobody else can have them."""
-    return [
-        Difference("what is collected", os.path.basename(file), line, "partly made", "not known")
-        for file, _, line, collects in place
-        if collects
-    ]
 
 
 def _plain_parts(value: object, depth: int) -> Iterator[object]:

@@ -19,7 +19,8 @@ from typing import Any
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Records
-from trainmover.state.script.variables import Difference, Variables, same_place
+from trainmover.state.script.comparison import Difference, same_place
+from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.regroup import groups_of
@@ -121,12 +122,14 @@ class Foresight:
         if self._stands_in_loop_of(record):
             own = self._capture()
             if same_place(record.variables, own):
-                return self._variables.differences(
+                return self._variables.comparison.differences(
                     record.variables, own, at_boundary=False, given=groups_of(record)
                 )
         if before is None or _pass_of(before) != _pass_of(record):
             return []
-        return self._variables.changes(before.variables, record.variables, groups_of(record))
+        return self._variables.comparison.changes(
+            before.variables, record.variables, groups_of(record)
+        )
 
     def _stands_in_loop_of(self, record: RankRecord) -> bool:
         """Whether a joiner would stand where this run does, without going on in the script."""

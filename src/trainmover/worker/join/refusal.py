@@ -16,14 +16,8 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
-from trainmover.state.script.variables import (
-    Apart,
-    Difference,
-    Variables,
-    advice,
-    never_apart,
-    sentence,
-)
+from trainmover.state.script.comparison import Apart, Difference, advice, never_apart, sentence
+from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
 from trainmover.worker.join.regroup import own_groups
@@ -36,7 +30,7 @@ class Refusal:
 
     why      it must not become the rank, whoever runs it; "" if it may
     stood    the script's variables where the run parked
-    history, apart  of the source: see `Variables.begun`
+    history, apart  of the source: see `Comparison.begun`
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
@@ -73,7 +67,7 @@ class Refusal:
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
         differences = partial(
-            self._variables.differences, theirs, ended=ended, at_boundary=at_boundary
+            self._variables.comparison.differences, theirs, ended=ended, at_boundary=at_boundary
         )
         found = differences(own)
         if found:
@@ -85,8 +79,10 @@ class Refusal:
     def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
-        `Variables.begun`."""
-        self._refuse(self._variables.begun(self.history, self._own(), self.apart, self._was_put))
+        `Comparison.begun`."""
+        self._refuse(
+            self._variables.comparison.begun(self.history, self._own(), self.apart, self._was_put)
+        )
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
@@ -95,7 +91,7 @@ class Refusal:
         asked: they have made collectives, whose values nobody has here
         """
         own = self._own()
-        self._refuse(self._variables.left(self.history, own, self.apart, asked=asked))
+        self._refuse(self._variables.comparison.left(self.history, own, self.apart, asked=asked))
 
     def _own(self) -> bytes:
         return self._variables.capture(full=True)

@@ -14,8 +14,8 @@ from trainmover.comm.meet.listed import listed_in, make_missing
 from trainmover.comm.meet.places import places_in_order
 from trainmover.comm.shim import ShimGroup
 from trainmover.state.script import handles
+from trainmover.state.script.comparison import Apart, Known
 from trainmover.state.script.values import handle_entry, known_as
-from trainmover.state.script.variables import Apart, Known
 from trainmover.worker.step.keeper import RankRecord
 
 _OUTSIDE = int(dist.GroupMember.NON_GROUP_MEMBER)

@@ -1,0 +1,308 @@
+"""Captures of a script's variables, compared: of a rank and of who is to take its place, or of one
+process at two fetches.
+"""
+
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import msgspec
+
+from trainmover.errors import ProtocolError
+from trainmover.state.script import handles
+from trainmover.state.script.search import BEFORE, LAYERS, ROUNDS, WITHIN, Place
+from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, shown
+
+_decoder = msgspec.msgpack.Decoder()
+Known = bytes | int | None
+"""What the entries of one handle have in common, in all processes."""
+Apart = Callable[[Known, Known], bool]
+"""Of two handles that are known: whether they are what one line gives to each of two ranks."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A variable that is another here. line: of the last store to it, 0 if that is not known."""
+
+    name: str
+    file: str
+    line: int
+    theirs: str
+    own: str
+
+    def __str__(self) -> str:
+        where = f"{self.file} line {self.line}" if self.line else self.file
+        if self.theirs == self.own:
+            return f"`{self.name}` ({where}) is another on the rank than here"
+        return f"`{self.name}` ({where}) is {self.theirs} on the rank and {self.own} here"
+
+
+def never_apart(theirs: Known, own: Known) -> bool:
+    return False
+
+
+class Comparison:
+    """line_of: file and line where a variable is stored to, by its key"""
+
+    def __init__(self, line_of: Callable[[str], tuple[str, int]]) -> None:
+        self._line_of = line_of
+
+    def differences(
+        self,
+        theirs: bytes,
+        own: bytes,
+        *,
+        ended: bool = False,
+        at_boundary: bool = True,
+        given: Container[Known] = (),
+    ) -> list[Difference]:
+        """What is another here than on the rank. Raises ProtocolError on malformed bytes.
+
+        own          a full capture, at the place where the rank's was made
+        ended        the loop has no further round: what is read after it counts too
+        at_boundary  False: tracked state is of another moment here; what hangs on it is left out,
+                     and a step follows that is passed over, with the tensors that it is given
+        given        handles that this process is given where it takes the rank: see `give`
+        """
+        if not theirs:
+            return []
+        their_place, their, their_end, their_tracked, _ = decoded(theirs)
+        if collecting := _collecting(their_place):
+            return collecting
+        own_place, mine, mine_end, tracked, others = decoded(own)
+        if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
+            return [_elsewhere(their_place, own_place)]
+        if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
+            their = {key: entry for key, entry in their.items() if key in mine}
+        found = list(_different(their, mine, given))
+        if ended:
+            numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
+            found += _different(their_end if at_boundary else numbers, mine_end, given)
+        going = {key for key in their_tracked if key in tracked or key not in mine}
+        unknown = {*others, *(() if at_boundary else going)}
+        found = _by_name([one for one in found if one[0] not in unknown])
+        named = [self._difference(*one) for one in found]
+        return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
+            ::-1
+        ]
+
+    def changes(self, before: bytes, now: bytes, given: Container[Known] = ()) -> list[Difference]:
+        """What has changed on a rank between two fetches at the same place, but for tracked state:
+        it lasts from one to the next, and follows from nothing that others have.
+
+        given: as in `differences`
+        """
+        if not same_place(before, now):
+            return []
+        place, then, _, tracked, _ = decoded(before)
+        if collecting := _collecting(place):
+            return collecting
+        _, later, _, _, _ = decoded(now)
+        common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
+        return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
+
+    def begun(
+        self,
+        history: Sequence[bytes],
+        own: bytes,
+        apart: Apart = never_apart,
+        was_put: Set[str] = frozenset(),
+    ) -> list[Difference]:
+        """What the source's last step has changed from what it was at first, or where a run in the
+        sandbox stands, or from what it is here, or what was put as the lost rank had it before that
+        step, and is another here: that step was passed over here, and what it did on the lost rank
+        nobody knows. What has changed since, and is no rank's but the source's, is none of these.
+        Raises ProtocolError on malformed bytes.
+
+        history  captures of the source: at its first fetch, behind its shadow steps or those that
+                 were recorded, at the fetch for its last step, and now
+        own      a full capture, now
+        apart    of a handle there and one here: they are what one line gives to each of two ranks
+        was_put  by `put`, at the fetch for that step
+        """
+        if not all(history):
+            return []
+        (_, first, *_), (_, stood, *_), (at, before, *_), (here, now, *_) = map(decoded, history)
+        _, mine, _, tracked, others = decoded(own)
+        known = now if at == here else now.keys() & before.keys()
+        news = {
+            key: now[key]
+            for key in known
+            if not _as_in(before, key, now[key])
+            and (
+                key in was_put
+                or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
+            )
+        }
+        unknown = {*tracked, *others, *_parted(news, mine, apart)}
+        found = [one for one in _different(news, mine) if one[0] not in unknown]
+        return [self._difference(*one) for one in found]
+
+    def left(
+        self,
+        history: Sequence[bytes],
+        own: bytes,
+        apart: Apart = never_apart,
+        *,
+        asked: bool,
+    ) -> list[Difference]:
+        """What the source has changed since it fetched for its last step, and is another here: the
+        lines were run here too, on what could be had. What is each rank's own and stays is not
+        looked at. Raises ProtocolError on malformed bytes.
+
+        history, apart  as in `begun`
+        asked    what is new counts as well: others were asked for values on the way
+        """
+        if not all(history):
+            return []
+        *_, (_, before, _, _, _), (_, now, _, _, _) = map(decoded, history)
+        news = {
+            key: entry
+            for key, entry in now.items()
+            if (key in before or asked) and not _as_in(before, key, entry)
+        }
+        _, mine, _, tracked, others = decoded(own)
+        unknown = {*tracked, *others, *_parted(news, mine, apart)}
+        found = [one for one in _different(news, mine) if one[0] not in unknown]
+        return [self._difference(*one) for one in found]
+
+    def _difference(self, key: str, theirs: str, own: str) -> Difference:
+        file, line = self._line_of(key)
+        return Difference(path_of(key), file, line, theirs, own)
+
+
+def sentence(rank: int, differences: list[Difference]) -> str:
+    """One line for all of them."""
+    named = "; ".join(map(str, differences[:3]))
+    more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
+    return (
+        f"variables of the script would be wrong on a machine that takes rank {rank}: {named}{more}"
+    )
+
+
+def advice(differences: Sequence[Difference]) -> str:
+    """What to do about them."""
+    if any(one.name.startswith(LAYERS) for one in differences):
+        return (
+            "give the model its layers, hooks and persistent buffers where it is built, before "
+            "job.track(...), on every run alike"
+        )
+    if any(one.name.startswith(ROUNDS) for one in differences):
+        return (
+            "draw what a step takes in a `while` loop, which asks in each round how many there are "
+            "to be: a `for` loop asks as it begins"
+        )
+    if any(one.name.startswith(WITHIN) for one in differences):
+        return (
+            "take what belongs to a step by the step's number, as in `weights[job.steps % "
+            "len(weights)]`, or count with job.enumerate(...) or job.range(...): no other machine "
+            "can go on with an iterator of the script's"
+        )
+    if any(one.name.startswith(BEFORE) for one in differences):
+        return (
+            "fetch, and call what fetches, in a line of its own: what the same statement has read "
+            "before lies where nothing can be put"
+        )
+    if any(one.theirs.startswith(handles.OVER_BATCHES) for one in differences):
+        return (
+            "begin all iterators over batches before the first step, and those that are to begin "
+            "again as job.batches(loader, passes=None), which goes from one pass to the next"
+        )
+    return (
+        "keep such values with job.values(...), counters with job.enumerate(...) in place of "
+        "enumerate(...), or track the object that holds them"
+    )
+
+
+def same_place(theirs: bytes, own: bytes) -> bool:
+    """Whether both were captured at the same line of the script."""
+    return bool(theirs and own and decoded(theirs)[0] == decoded(own)[0])
+
+
+def decoded(
+    data: bytes,
+) -> tuple[Place, dict[str, Entry], dict[str, Entry], list[str], list[str]]:
+    try:
+        place, found, at_end, tracked, others = _decoder.decode(data)
+        if isinstance(found, dict) and isinstance(at_end, dict):
+            return place, found, at_end, list(tracked), list(others)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ProtocolError(f"These bytes are no variables of a script: {error}.") from error
+    raise ProtocolError("These bytes are no variables of a script.")
+
+
+def all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
+    """Also what is read only behind the loop; and keys of what hangs on tracked state."""
+    _, found, at_end, tracked, _ = decoded(data)
+    return at_end | found, tracked
+
+
+def known_of(entry: Entry) -> Known:
+    """By what the handle is known whose entry this is; else nothing that is known."""
+    return entry if type(entry) is int else known_as(entry)
+
+
+def _parted(theirs: Mapping[str, Entry], mine: Mapping[str, Entry], apart: Apart) -> Iterator[str]:
+    """Of what is in both, the handles that are each rank's own."""
+    for key in theirs.keys() & mine.keys():
+        if NO_VALUE not in (theirs[key], mine[key]) and apart(
+            known_of(theirs[key]), known_of(mine[key])
+        ):
+            yield key
+
+
+def is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:
+    """Whether a variable is a handle on the rank, and can become this process's own. A number that
+    stands for a handle, as torch has it for a group without this rank, is taken for one only where
+    there is nothing else."""
+    known = None if theirs is NO_VALUE else known_of(theirs)
+    return known is not None and known in given and (type(theirs) is list or own is None)
+
+
+def _different(
+    theirs: Mapping[str, Entry], mine: Mapping[str, Entry], given: Container[Known] = ()
+) -> Iterator[tuple[str, str, str]]:
+    """What the rank has and this process has not, or has otherwise; but for what it is given, and
+    for what a statement has read before a fetch that is not this one."""
+    for key, entry in theirs.items():
+        if key not in mine and path_of(key).startswith(BEFORE):
+            continue
+        if is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
+            continue
+        if key not in mine:
+            yield key, shown(entry), "not set"
+        elif not same(entry, mine[key]):
+            yield key, shown(entry), shown(mine[key])
+
+
+def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Without how far iterators are, where names tell it too."""
+    named = [one for one in found if not path_of(one[0]).startswith(WITHIN)]
+    return named or found
+
+
+def path_of(key: str) -> str:
+    return key.rpartition("\x1f")[2]
+
+
+def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:
+    """Whether it was the same there: also if there was none."""
+    other = found.get(key, NO_VALUE)
+    return other is entry is NO_VALUE or (NO_VALUE not in (other, entry) and same(entry, other))
+
+
+def _elsewhere(theirs: Place, own: Place) -> Difference:
+    def said(place: Place) -> str:
+        return f"{place[-1][1]} at line {place[-1][2]}" if place else "no function of the script"
+
+    file = os.path.basename(theirs[-1][0]) if theirs else "the script"
+    return Difference("the fetch", file, 0, f"in {said(theirs)}", f"in {said(own)}")
+
+
+def _collecting(place: Place) -> list[Difference]:
+    """The first values lie where nobody can read them, so nobody else can have them."""
+    return [
+        Difference("what is collected", os.path.basename(file), line, "partly made", "not known")
+        for file, _, line, collects in place
+        if collects
+    ]

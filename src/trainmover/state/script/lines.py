@@ -1,0 +1,61 @@
+"""Where in a script's files a variable is stored to."""
+
+import os
+import re
+from collections.abc import Collection
+from types import ModuleType
+
+from trainmover.state.script.code.source import MODULE, Scope, source_of
+from trainmover.state.script.process import line_of as set_at
+from trainmover.state.script.search import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout
+
+
+def line_of(
+    key: str, modules: Collection[ModuleType], layouts: Collection[Layout]
+) -> tuple[str, int]:
+    """File and line, as far as the sources tell, or where what has it is written; 0: not known."""
+    file, function, number, path = key.split("\x1f")
+    first = int(number)
+    sources = [
+        (os.path.basename(module.__file__ or ""), source, module.__file__ or "")
+        for module in modules
+        if (source := source_of(module.__file__ or "")) is not None
+    ]
+    if file == PROCESS:
+        lines = [(name, set_at(source, path)) for name, source, _ in sources]
+        return next(((name, line) for name, line in lines if line), (PROCESS, 0))
+    if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
+        return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
+    if path.startswith(LAYERS):
+        rebuilt = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
+        lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
+        if places := [*rebuilt, *lines]:
+            return places[0]  # Else a library has done it.
+    if path.startswith((ROUNDS, BEFORE)):
+        loops = [one for layout in layouts for one in layout.rounds]
+        begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
+        return os.path.basename(file), begun[0] if begun else first
+    if path.startswith(WITHIN):
+        stacked = [one for layout in layouts for one in layout.iterators]
+        begun = [one.line for one in stacked if path.startswith(one.key.rpartition("\x1f")[2])]
+        return os.path.basename(file), begun[0] if begun else first
+    attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
+    lines = [
+        (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))
+        for name, source, _ in sources
+    ]
+    found = [one for one in lines if one[1]]
+    if "." in path and found:
+        return found[-1]
+    for name, source, whole in sources:
+        if file and not whole.endswith(file):
+            continue
+        scope = source.scopes.get((function, first)) or source.scopes.get(MODULE, Scope())
+        at = scope.lines.get(root) or first or source.written.get(function, 0)
+        if line := at or source.written.get(root, 0) or source.dynamic:
+            return name, line
+    for name, source, _ in sources:  # A name under which it is tracked: of any function's.
+        known = [scope.lines[root] for scope in source.scopes.values() if root in scope.lines]
+        if known and not file:
+            return name, max(known)
+    return found[-1] if found else (os.path.basename(file) or "the script", first)
