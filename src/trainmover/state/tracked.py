@@ -45,6 +45,7 @@ class Tracked:
 
     stored      which attributes of modules and optimizers the script changes; None: nobody knows
     calls       how many collectives the script has begun
+    count       how many objects there are
     modules     every module of every tracked one, as they were when it was added
     modes       what each tracked module and its wrappers are set to
     optimizers  the tracked ones, and those in which a tracked shard lies
@@ -63,6 +64,7 @@ class Tracked:
 
     def _look(self) -> None:
         """What every step asks for, found once, whenever something is added."""
+        self.count = len(self._objects)
         self._by_kind: dict[str, dict[str, Any]] = {}
         for item in self._parts.values():
             self._by_kind.setdefault(item.kind, {})[item.owner] = item.value
@@ -127,7 +129,7 @@ class Tracked:
         return iter(self._objects)
 
     def __len__(self) -> int:
-        return len(self._objects)
+        return self.count
 
     def items(self) -> Iterable[tuple[str, HasState]]:
         return self._objects.items()

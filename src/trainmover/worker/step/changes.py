@@ -170,8 +170,8 @@ class Changes:
 
 def _fit(tracked: Tracked) -> list[int]:
     """Changes when there may be other tensors to watch."""
-    sizes = [len(tracked)]
-    for optimizer in tracked.optimizers:  # No call: this is asked three times a step.
+    sizes = [tracked.count]
+    for optimizer in tracked.optimizers:  # No call: this is asked four times a step.
         sizes += (len(optimizer.state), len(optimizer.param_groups))
     return sizes
 
