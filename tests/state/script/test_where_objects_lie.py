@@ -65,6 +65,8 @@ FROM_THE_BEGINNING = {
     "a namespace": ("types.SimpleNamespace(meter=Meter())", "held.meter"),
     "an error": ("ValueError(Meter())", "held.args[0]"),
     "a generator": ("(one for _ in range(50) for one in [kept])", "next(held)"),
+    "the key of a dict": ("{Meter(): 1}", "next(iter(held))"),
+    "containers in containers": ("{'a': [{'b': Meter()}]}", "held['a'][0]['b']"),
     "a stack of contexts": (
         "contextlib.ExitStack()\nheld.callback(Meter().add)",
         "held._exit_callbacks[0][1].__wrapped__.__self__",
@@ -129,6 +131,58 @@ ATTRIBUTE = """
     main()
 """
 OTHERS = {
+    "attributes of attributes": """
+        class Node:
+            def __init__(self, below):
+                self.total, self.below = 0.0, Node(below - 1) if below else None
+        def main():
+            node = Node(20)
+            for x, y in job.batches(DATA):
+                node.below.below.below.below.below.below.below.total += float(x.sum())
+                step(x * node.below.below.below.below.below.below.below.total)
+        main()
+        """,
+    "a function by the type of its argument": """
+        def made():
+            meter = Meter()
+            @functools.singledispatch
+            def scale(x):
+                return 1.0
+            @scale.register
+            def _(x: torch.Tensor):
+                meter.add(1.0)
+                return meter.total
+            return scale
+        def main():
+            scale = made()
+            for x, y in job.batches(DATA):
+                step(x * scale(x))
+        main()
+        """,
+    "the factory of a field": """
+        def made():
+            numbers = itertools.count()
+            @dataclasses.dataclass
+            class Numbered:
+                number: int = dataclasses.field(default_factory=lambda: next(numbers))
+            return Numbered
+        def main():
+            numbered = made()
+            for x, y in job.batches(DATA):
+                step(x * numbered().number)
+        main()
+        """,
+    "an attribute of a thread's own, made later": """
+        import threading
+        own = threading.local()
+        def counted():
+            own.count = getattr(own, "count", 0) + 1
+            return own.count
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * counted())
+        main()
+        """,
     "a meter in one of many objects": """
         class Holder:
             def __init__(self):
@@ -324,6 +378,31 @@ class Slim:
     def use(self):
         self.count += 1
 
+class Inner:
+    def __init__(self):
+        self.counts, self.slim, self.steps, self.last = Counts(), Slim(), 0, None
+
+class Outer:
+    def __init__(self):
+        self.inner, self.by_name = Inner(), {"a": [Counts()]}
+    def use_inner(self):
+        self.inner.counts.use()
+    def use_slim(self):
+        self.inner.slim.use()
+    def use_named(self):
+        self.by_name["a"][0].use()
+    def advance(self):
+        self.inner.steps += 1
+    def note(self, value):
+        self.inner.last = value
+
+class SlimOuter:
+    __slots__ = ("counts",)
+    def __init__(self):
+        self.counts = Counts()
+    def use(self):
+        self.counts.use()
+
 class Settings(dict):
     __getattr__ = dict.__getitem__
     __setattr__ = dict.__setitem__
@@ -365,6 +444,11 @@ COUNTED = {
     "a count": ("Counts()", "{held}.use()", "count"),
     "a deque": ("Counts()", "{held}.keep(number)", "recent"),
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
+    "a count in an object inside": ("Outer()", "{held}.use_inner()", "inner.counts.count"),
+    "a count in a slot inside": ("Outer()", "{held}.use_slim()", "inner.slim.count"),
+    "a count in a list in a dict": ("Outer()", "{held}.use_named()", "by_name['a'][0].count"),
+    "a count that its owner stores": ("Outer()", "{held}.advance()", "inner.steps"),
+    "a count in what a slot holds": ("SlimOuter()", "{held}.use()", "counts.count"),
     "a dict by attributes": ("Settings()", "{held}.seen = number", ""),
     "a list of a class": ("History()", "{held}.append(number)", ""),
     "a table of objects": ("Config()", "{held}.seen = number", "seen._value"),
@@ -429,10 +513,17 @@ def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("used", ["{held}.start()", "{held}.look()"])
-def test_what_it_does_not_count_is_not(tmp_path: Path, used: str) -> None:
-    """The time, and what only its constructor stores."""
-    assert counted(tmp_path, "held", "Counts()", used) == []
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("Counts()", "{held}.start()"),
+        ("Counts()", "{held}.look()"),
+        ("Outer()", "{held}.note(number)"),
+    ],
+)
+def test_what_it_does_not_count_is_not(tmp_path: Path, made: str, used: str) -> None:
+    """The time, what only its constructor stores, and inside of it what is not made of itself."""
+    assert counted(tmp_path, "held", made, used) == []
 
 
 LOADED = """

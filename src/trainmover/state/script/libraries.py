@@ -4,14 +4,18 @@ A metric of torchmetrics is a module whose state lies in plain attributes, of wh
 knows: tensors, and lists of them, that its methods store to. The library's source says which.
 """
 
+import ast
 import sys
 from functools import lru_cache
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from trainmover.state.kinds.attributes import goes_along
+from trainmover.state.script.code.grammar import changed_in_place, stores_of
 from trainmover.state.script.code.source import Source, source_of
+from trainmover.state.script.code.syntax import walk
 from trainmover.torch_internals.modules import tensors_of
 
 _SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.stdlib_module_names})
@@ -83,5 +87,37 @@ def stored_in(kind: type) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1024)
+def grown_in(kind: type) -> frozenset[str]:
+    """Attributes, of whatever object, that the files of a library's class make out of what they
+    were, as `state.steps += 1`; not what tells the time."""
+    found = (_grown(_file_of(one)) for one in kind.__mro__ if is_of_library(one))
+    return frozenset().union(*found)
+
+
+@lru_cache(maxsize=256)
+def _grown(path: str) -> frozenset[str]:
+    source = source_of(path)
+    if source is None or source.tree is None:
+        return frozenset()
+    found = set[str]()
+    for node in walk(source.tree):
+        changed = changed_in_place(node)
+        if isinstance(changed, ast.Attribute):
+            found.add(changed.attr)
+        found |= {target.attr for target, value in stores_of(node) if _is_in(target, value)}
+    return frozenset(name for name in found if f".{name}" not in source.clocks)
+
+
+def _is_in(target: ast.expr, value: ast.expr) -> TypeGuard[ast.Attribute]:
+    """Whether an attribute of that name is in what is stored to one."""
+    read = (one.attr for one in walk(value) if isinstance(one, ast.Attribute))
+    return isinstance(target, ast.Attribute) and target.attr in read
+
+
 def _source_of(kind: type) -> Source | None:
-    return source_of(getattr(sys.modules.get(module_of(kind)), "__file__", None) or "")
+    return source_of(_file_of(kind))
+
+
+def _file_of(kind: type) -> str:
+    return getattr(sys.modules.get(module_of(kind)), "__file__", None) or ""
