@@ -50,7 +50,13 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import grown_in, module_of, only_shows, stored_in
+from trainmover.state.script.libraries import (
+    grown_in,
+    is_of_library,
+    module_of,
+    only_shows,
+    stored_in,
+)
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
@@ -756,7 +762,7 @@ class Search:
         self._hung_on(value, held, path)
         self._kept_by_library(value, held, path, depth, by)
         kind: Any = type(value)
-        within = (by or frozenset()) | grown_in(kind) if _is_state(kind) else by
+        within = (by or frozenset()) | grown_in(kind) if is_of_library(kind) else by
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
