@@ -356,8 +356,15 @@ from collections import deque
 class Counts:
     def __init__(self):
         self.count, self.every, self.recent, self.began = 0, 2, deque(maxlen=2), None
+        self.newest, self.by_name, self.spent = None, {}, 0.0
     def use(self):
         self.count += 1
+    def note(self, value):
+        self.newest = value
+    def store(self, value):
+        self.by_name["newest"] = value
+    def spend(self):
+        self.spent += time.time()
     def keep(self, value):
         self.recent.append(value)
     def look(self):
@@ -383,8 +390,8 @@ class Inner:
         self.counts, self.slim, self.steps, self.last = Counts(), Slim(), 0, None
 
 class Outer:
-    def __init__(self):
-        self.inner, self.by_name = Inner(), {"a": [Counts()]}
+    def __init__(self, *parts):
+        self.inner, self.by_name, self.parts = Inner(), {"a": [Counts()]}, parts
     def use_inner(self):
         self.inner.counts.use()
     def use_slim(self):
@@ -395,6 +402,11 @@ class Outer:
         self.inner.steps += 1
     def note(self, value):
         self.inner.last = value
+    def copy(self, other):
+        self.inner.last = other.last
+    def renew(self):
+        self.inner = Inner()
+        self.inner.steps += 1
 
 class SlimOuter:
     __slots__ = ("counts",)
@@ -470,12 +482,16 @@ def counted(
     tmp_path: Path, place: str, made: str, used: str, library: str = "a_library"
 ) -> list[str]:
     """Names of what is found, the loop's own count apart."""
+    used = used.format(held=place)
+    uses = USES.replace("a_library", library).format(place=place, made=made, used=used)
+    return [name for name in names_beside(tmp_path, uses) if name != "number"]
+
+
+def names_beside(tmp_path: Path, text: str) -> list[str]:
+    """Names of what is found, where the library is not in the script's folder."""
     script = tmp_path / "script"
     script.mkdir()
-    used = used.format(held=place)
-    uses = USES.replace("a_library", library)
-    job = captures.run_in(script, uses.format(place=place, made=made, used=used))
-    return [one.name for one in job.differences() if one.name != "number"]
+    return [one.name for one in captures.run_in(script, text).differences()]
 
 
 @pytest.mark.usefixtures("library")
@@ -518,12 +534,52 @@ def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
     [
         ("Counts()", "{held}.start()"),
         ("Counts()", "{held}.look()"),
+        ("Outer()", "{held}.inner.counts.spend()"),
+        ("Outer()", "{held}.inner.counts.store(number)"),
         ("Outer()", "{held}.note(number)"),
+        ("Outer()", "{held}.copy(types.SimpleNamespace(last=number))"),
     ],
 )
 def test_what_it_does_not_count_is_not(tmp_path: Path, made: str, used: str) -> None:
     """The time, what only its constructor stores, and inside of it what is not made of itself."""
     assert counted(tmp_path, "held", made, used) == []
+
+
+KEPT_BY_BOTH = """
+    from a_library import *
+    def main():
+        parts = [Counts()]
+        held = Outer(parts)
+        its = held.inner.counts
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x), print(held, its, parts)
+            its.note(number), parts[0].note(number)
+    main()
+"""
+
+
+@pytest.mark.usefixtures("library")
+def test_what_the_script_holds_too_is_compared_as_its_own(tmp_path: Path) -> None:
+    found = names_beside(tmp_path, KEPT_BY_BOTH)
+    assert found == ["number", "its.newest", "parts[0].newest"]
+
+
+RENEWED = """
+    from a_library import *
+    def main():
+        held, other = Outer(), Outer()
+        for x, y in job.batches(DATA):
+            step(x), print(held, other)
+            held.renew()
+            if x[0] == 6:
+                other = Outer()
+    main()
+"""
+
+
+@pytest.mark.usefixtures("library")
+def test_what_a_library_makes_anew_is_looked_for_anew(tmp_path: Path) -> None:
+    assert names_beside(tmp_path, RENEWED) == []
 
 
 LOADED = """

@@ -6,8 +6,8 @@ knows: tensors, and lists of them, that its methods store to. The library's sour
 
 import ast
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -90,9 +90,16 @@ def stored_in(kind: type) -> frozenset[str]:
 @lru_cache(maxsize=1024)
 def grown_in(kind: type) -> frozenset[str]:
     """Attributes, of whatever object, that the files of a library's class make out of what they
-    were, as `state.steps += 1`; not what tells the time."""
-    found = (_grown(_file_of(one)) for one in kind.__mro__ if is_of_library(one))
-    return frozenset().union(*found)
+    were, as `state.steps += 1`."""
+    return frozenset().union(*(_grown(_file_of(one)) for one in kind.__mro__ if is_of_library(one)))
+
+
+@lru_cache(maxsize=1024)
+def clocks_in(kind: type) -> frozenset[str]:
+    """Attributes that tell the time in the files of a library's class."""
+    found = [_source_of(one) for one in kind.__mro__ if is_of_library(one)]
+    clocks = frozenset[str]().union(*(source.clocks for source in found if source is not None))
+    return frozenset(name[1:] for name in clocks if name.startswith("."))
 
 
 @lru_cache(maxsize=256)
@@ -100,19 +107,24 @@ def _grown(path: str) -> frozenset[str]:
     source = source_of(path)
     if source is None or source.tree is None:
         return frozenset()
-    found = set[str]()
-    for node in walk(source.tree):
-        changed = changed_in_place(node)
-        if isinstance(changed, ast.Attribute):
-            found.add(changed.attr)
-        found |= {target.attr for target, value in stores_of(node) if _is_in(target, value)}
-    return frozenset(name for name in found if f".{name}" not in source.clocks)
+    return frozenset(one.attr for node in walk(source.tree) for one in _made_of_itself(node))
 
 
-def _is_in(target: ast.expr, value: ast.expr) -> TypeGuard[ast.Attribute]:
-    """Whether an attribute of that name is in what is stored to one."""
-    read = (one.attr for one in walk(value) if isinstance(one, ast.Attribute))
-    return isinstance(target, ast.Attribute) and target.attr in read
+def _made_of_itself(node: ast.AST) -> Iterator[ast.Attribute]:
+    """What this node stores to, if that is made out of what was there. An entry of a dict that is
+    stored by its name is not."""
+    changed = None if isinstance(node, ast.Subscript) else changed_in_place(node)
+    if isinstance(changed, ast.Attribute):
+        yield changed
+    for target, value in stores_of(node):
+        if isinstance(target, ast.Attribute) and any(_is_same(target, one) for one in walk(value)):
+            yield target
+
+
+def _is_same(target: ast.Attribute, read: ast.AST) -> bool:
+    """Whether both are one attribute of one object."""
+    is_one = isinstance(read, ast.Attribute) and read.attr == target.attr
+    return is_one and ast.unparse(read) == ast.unparse(target)
 
 
 def _source_of(kind: type) -> Source | None:

@@ -51,6 +51,7 @@ from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import (
+    clocks_in,
     grown_in,
     is_of_library,
     module_of,
@@ -222,6 +223,7 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._objects, self._slots_left = 0, SLOTS_MAX
         self._caches: list[tuple[tuple[str, str, int], str, Any]] = []
+        self._inside: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
         self._trained: set[str] = set()  # Names of attributes that are what is trained.
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
@@ -241,6 +243,7 @@ class Search:
         for name, obj in self._tracked:
             self._at = ("", "tracked", 0)
             self._go_into(obj, name, 0)
+            self._go_inside()
             self._go_along(obj)
             if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
@@ -261,6 +264,7 @@ class Search:
         for module in self._modules:
             self._at = (short(module.__file__ or ""), "<module>", 0)
             self._module(module)
+        self._go_inside()
         self._results()
         return self._layout
 
@@ -485,8 +489,21 @@ class Search:
     ) -> None:
         """What may hold something of the script's, below `value`; each once.
 
-        by: attributes that the library which holds it makes out of what they were; None: none does
+        by: attributes that the library which holds it makes out of what they were; None: none does.
+        Such are looked at last: the script may hold them itself, too.
         """
+        if by is not None and (self._is_container(type(value)) or _is_state(type(value))):
+            self._inside.append((self._at, (value, path, depth, by)))
+        else:
+            self._look_into(value, path, depth, by)
+
+    def _go_inside(self) -> None:
+        """Into what libraries' objects hold that nothing else does."""
+        while self._inside:
+            self._at, inside = self._inside.popleft()
+            self._look_into(*inside)
+
+    def _look_into(self, value: object, path: str, depth: int, by: frozenset[str] | None) -> None:
         if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
         if self._seen_before(value):
@@ -770,6 +787,8 @@ class Search:
             if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
                 self._outside(self._slot(f"{path}.{name}", held, name, one))
             if is_made_of or self._holds(one, self._is_inside):
+                if name in held and self._grown_by(type(one), within) & held_by(one).keys():
+                    self._layout.children.append((held, name, one))  # Others come in its place.
                 self._go_into(one, f"{path}.{name}", depth + 1, within)
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
@@ -823,9 +842,11 @@ class Search:
             return stored_in(kind) & self._asked
         return stored_in(kind) if is_closed(kind) else frozenset()
 
-    def _grown_by(self, kind: type, by: frozenset[str]) -> Set[str]:
-        names = (by | grown_in(kind)) if _is_state(kind) else frozenset[str]()
-        return names & self._asked if only_shows(kind) else names
+    def _grown_by(self, kind: type, by: frozenset[str] | None) -> Set[str]:
+        """Of an object of such an object: see `_kept_by_library`."""
+        if by is None or not _is_state(kind):
+            return frozenset()
+        return (by | grown_in(kind)) - clocks_in(kind)
 
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
