@@ -142,6 +142,17 @@ OTHERS = {
                 step(x * node.below.below.below.below.below.below.below.total)
         main()
         """,
+    "beside a tree of many objects": """
+        class Node:
+            def __init__(self, below):
+                self.visits, self.below = 0, [Node(below - 1) for _ in range(4 * (below > 0))]
+        def main():
+            a_tree, meter = Node(5), Meter()
+            for x, y in job.batches(DATA):
+                meter.add(float(x.sum()))
+                step(x * meter.total * a_tree.visits)
+        main()
+        """,
     "a function by the type of its argument": """
         def made():
             meter = Meter()

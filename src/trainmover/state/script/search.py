@@ -79,7 +79,7 @@ from trainmover.torch_internals.modules import TABLES, global_hooks, hooks_of, p
 SLOTS_MAX = 512
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
-DEPTH_MAX = 12
+DEPTH_MAX, _DEEP = 12, 6
 ABSENT: Any = object()
 NEVER: Any = object()
 NO_TYPES: frozenset[type] = frozenset()
@@ -223,7 +223,7 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._objects, self._slots_left = 0, SLOTS_MAX
         self._caches: list[tuple[tuple[str, str, int], str, Any]] = []
-        self._inside: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
+        self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
         self._trained: set[str] = set()  # Names of attributes that are what is trained.
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
@@ -243,7 +243,7 @@ class Search:
         for name, obj in self._tracked:
             self._at = ("", "tracked", 0)
             self._go_into(obj, name, 0)
-            self._go_inside()
+            self._go_into_last()
             self._go_along(obj)
             if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ class Search:
         for module in self._modules:
             self._at = (short(module.__file__ or ""), "<module>", 0)
             self._module(module)
-        self._go_inside()
+        self._go_into_last()
         self._results()
         return self._layout
 
@@ -489,19 +489,21 @@ class Search:
     ) -> None:
         """What may hold something of the script's, below `value`; each once.
 
-        by: attributes that the library which holds it makes out of what they were; None: none does.
-        Such are looked at last: the script may hold them itself, too.
+        by: attributes that the library which holds it makes out of what they were; None: none does
+
+        What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
+        and no tree of many objects is to be in the way of all else.
         """
-        if by is not None and (self._is_container(type(value)) or _is_state(type(value))):
-            self._inside.append((self._at, (value, path, depth, by)))
+        of_library = self._is_container(type(value)) or _is_state(type(value))
+        if depth >= _DEEP or (by is not None and of_library):
+            self._last.append((self._at, (value, path, depth, by)))
         else:
             self._look_into(value, path, depth, by)
 
-    def _go_inside(self) -> None:
-        """Into what libraries' objects hold that nothing else does."""
-        while self._inside:
-            self._at, inside = self._inside.popleft()
-            self._look_into(*inside)
+    def _go_into_last(self) -> None:
+        while self._last:
+            self._at, last = self._last.popleft()
+            self._look_into(*last)
 
     def _look_into(self, value: object, path: str, depth: int, by: frozenset[str] | None) -> None:
         if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
