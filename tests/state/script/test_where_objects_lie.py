@@ -402,13 +402,17 @@ class Inner:
 
 class Outer:
     def __init__(self, *parts):
-        self.inner, self.by_name, self.parts = Inner(), {"a": [Counts()]}, parts
+        self.inner, self.by_name, self.parts, self.late = Inner(), {"a": [Counts()]}, parts, []
     def use_inner(self):
         self.inner.counts.use()
     def use_slim(self):
         self.inner.slim.use()
     def use_named(self):
         self.by_name["a"][0].use()
+    def use_late(self):
+        if not self.late:
+            self.late.append(Counts())
+        self.late[0].use()
     def advance(self):
         self.inner.steps += 1
     def note(self, value):
@@ -470,6 +474,7 @@ COUNTED = {
     "a count in an object inside": ("Outer()", "{held}.use_inner()", "inner.counts.count"),
     "a count in a slot inside": ("Outer()", "{held}.use_slim()", "inner.slim.count"),
     "a count in a list in a dict": ("Outer()", "{held}.use_named()", "by_name['a'][0].count"),
+    "a count in a list that was empty": ("Outer()", "{held}.use_late()", "late[0].count"),
     "a count that its owner stores": ("Outer()", "{held}.advance()", "inner.steps"),
     "a count in what a slot holds": ("SlimOuter()", "{held}.use()", "counts.count"),
     "a dict by attributes": ("Settings()", "{held}.seen = number", ""),

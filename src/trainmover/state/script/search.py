@@ -788,6 +788,8 @@ class Search:
         for name, one in [*held.items(), *_in_slots(value)]:
             if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
                 self._outside(self._slot(f"{path}.{name}", held, name, one))
+            if within and name in within and type(one) in _CONTAINER_TYPES and not one:
+                self._layout.sizes.append((one, 0))  # Objects may come into it.
             if is_made_of or self._holds(one, self._is_inside):
                 if name in held and self._grown_by(type(one), within) & held_by(one).keys():
                     self._layout.children.append((held, name, one))  # Others come in its place.
