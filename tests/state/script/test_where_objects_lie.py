@@ -372,8 +372,8 @@ class Counts:
         self.count += 1
     def note(self, value):
         self.newest = value
-    def store(self, value):
-        self.by_name["newest"] = value
+    def use_by(self, name):
+        self.by_name[name] = self.by_name.get(name, 0) + 1
     def spend(self):
         self.spent += time.time()
     def keep(self, value):
@@ -399,6 +399,9 @@ class Slim:
 class Inner:
     def __init__(self):
         self.counts, self.slim, self.steps, self.last = Counts(), Slim(), 0, None
+        self.told = {}
+    def tell(self, value):
+        self.told["newest"] = value
 
 class Outer:
     def __init__(self, *parts):
@@ -472,6 +475,11 @@ COUNTED = {
     "a deque": ("Counts()", "{held}.keep(number)", "recent"),
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
     "a count in an object inside": ("Outer()", "{held}.use_inner()", "inner.counts.count"),
+    "a count by name inside": (
+        "Outer()",
+        "{held}.inner.counts.use_by('a')",
+        "inner.counts.by_name",
+    ),
     "a count in a slot inside": ("Outer()", "{held}.use_slim()", "inner.slim.count"),
     "a count in a list in a dict": ("Outer()", "{held}.use_named()", "by_name['a'][0].count"),
     "a count in a list that was empty": ("Outer()", "{held}.use_late()", "late[0].count"),
@@ -551,7 +559,7 @@ def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
         ("Counts()", "{held}.start()"),
         ("Counts()", "{held}.look()"),
         ("Outer()", "{held}.inner.counts.spend()"),
-        ("Outer()", "{held}.inner.counts.store(number)"),
+        ("Outer()", "{held}.inner.tell(number)"),
         ("Outer()", "{held}.note(number)"),
         ("Outer()", "{held}.copy(types.SimpleNamespace(last=number))"),
     ],

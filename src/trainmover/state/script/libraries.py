@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.script.code.grammar import changed_in_place, stores_of
-from trainmover.state.script.code.source import Source, source_of
+from trainmover.state.script.code.source import Source, source_of, tree_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.torch_internals.modules import tensors_of
 
@@ -104,21 +104,25 @@ def clocks_in(kind: type) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _grown(path: str) -> frozenset[str]:
-    source = source_of(path)
-    if source is None or source.tree is None:
-        return frozenset()
-    return frozenset(one.attr for node in walk(source.tree) for one in _made_of_itself(node))
+    tree = tree_of(path)
+    nodes = () if tree is None else walk(tree)
+    return frozenset(one.attr for node in nodes for one in _made_of_itself(node))
 
 
 def _made_of_itself(node: ast.AST) -> Iterator[ast.Attribute]:
-    """What this node stores to, if that is made out of what was there. An entry of a dict that is
-    stored by its name is not."""
-    changed = None if isinstance(node, ast.Subscript) else changed_in_place(node)
+    """What this node stores to, or an entry of which, if that is made out of what was there."""
+    changed = changed_in_place(node) if isinstance(node, ast.Call) else None
     if isinstance(changed, ast.Attribute):
         yield changed
     for target, value in stores_of(node):
-        if isinstance(target, ast.Attribute) and any(_is_same(target, one) for one in walk(value)):
-            yield target
+        owner = target
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        adds = isinstance(node, ast.AugAssign)
+        if isinstance(owner, ast.Attribute) and (
+            adds or any(_is_same(owner, one) for one in walk(value))
+        ):
+            yield owner
 
 
 def _is_same(target: ast.Attribute, read: ast.AST) -> bool:

@@ -485,34 +485,36 @@ class Search:
         return is_generator(value) or self._layout.things.moves(value) or _is_trained(value)
 
     def _go_into(
-        self, value: object, path: str, depth: int, by: frozenset[str] | None = None
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
     ) -> None:
         """What may hold something of the script's, below `value`; each once.
 
-        by: attributes that the library which holds it makes out of what they were; None: none does
+        grown: attributes that a library's object that holds it makes out of what they were
 
         What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
         and no tree of many objects is to be in the way of all else.
         """
         of_library = self._is_container(type(value)) or _is_state(type(value))
-        if depth >= _DEEP or (by is not None and of_library):
-            self._last.append((self._at, (value, path, depth, by)))
+        if depth >= _DEEP or (grown is not None and of_library):
+            self._last.append((self._at, (value, path, depth, grown)))
         else:
-            self._look_into(value, path, depth, by)
+            self._look_into(value, path, depth, grown)
 
     def _go_into_last(self) -> None:
         while self._last:
             self._at, last = self._last.popleft()
             self._look_into(*last)
 
-    def _look_into(self, value: object, path: str, depth: int, by: frozenset[str] | None) -> None:
+    def _look_into(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None
+    ) -> None:
         if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
         if self._seen_before(value):
             return
         kind = type(value)
         if self._is_container(kind):
-            self._entries(value, path, depth, by)
+            self._entries(value, path, depth, grown)
         elif kind is FunctionType:
             self._function(value, path, depth)  # type: ignore[arg-type]
         elif kind in BOUND:
@@ -535,9 +537,9 @@ class Search:
         elif issubclass(kind, Tensor):
             self._tensor(value, path, depth)  # type: ignore[arg-type]
         else:
-            self._object_of_others(value, path, depth, by)
+            self._object_of_others(value, path, depth, grown)
 
-    def _entries(self, container: Any, path: str, depth: int, by: frozenset[str] | None) -> None:
+    def _entries(self, container: Any, path: str, depth: int, grown: frozenset[str] | None) -> None:
         if len(container) > _SMALL:
             self._crowd(container, path, depth)
             return
@@ -552,7 +554,7 @@ class Search:
                     continue
                 if self._is_moving(entry):
                     self._outside(self._slot(below, container, name, entry))
-                self._go_into(entry, below, depth + 1, by)
+                self._go_into(entry, below, depth + 1, grown)
         for number, key in enumerate(_keys_of(container)):
             self._part(key, f"{path}.keys()[{number}]", depth + 1)
 
@@ -773,15 +775,15 @@ class Search:
                         self._go_into(one, f"{path}'s hook", depth + 1)
 
     def _object_of_others(
-        self, value: object, path: str, depth: int, by: frozenset[str] | None = None
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
     ) -> None:
         """Of a class that is not the script's: what the script has hung on it, and the objects of
-        the script's that it has. by: as in `_go_into`"""
+        the script's that it has. grown: as in `_go_into`"""
         held = held_by(value)
         self._hung_on(value, held, path)
-        self._kept_by_library(value, held, path, depth, by)
+        self._kept_by_library(value, held, path, depth, grown)
         kind: Any = type(value)
-        within = (by or frozenset()) | grown_in(kind) if is_of_library(kind) else by
+        within = (grown or frozenset()) | grown_in(kind) if is_of_library(kind) else grown
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
@@ -791,7 +793,7 @@ class Search:
             if within and name in within and type(one) in _CONTAINER_TYPES and not one:
                 self._layout.sizes.append((one, 0))  # Objects may come into it.
             if is_made_of or self._holds(one, self._is_inside):
-                if name in held and self._grown_by(type(one), within) & held_by(one).keys():
+                if name in held and self._grown_in(one, within):
                     self._layout.children.append((held, name, one))  # Others come in its place.
                 self._go_into(one, f"{path}.{name}", depth + 1, within)
         for key, one in self._layout.things.inside(value):
@@ -803,19 +805,19 @@ class Search:
         held: dict[str, Any],
         path: str,
         depth: int,
-        by: frozenset[str] | None,
+        grown: frozenset[str] | None,
     ) -> None:
         """Plain values in which an object of a library's keeps how it was used: calls counted. What
         gives the batches has given those that come before.
 
-        by: as in `_go_into`. In an object of such an object only what is made out of what it was
+        grown: as in `_go_into`. In an object of such an object only what is made out of what it was
         counts: nobody knows in which order a library's parts write and read all else.
         """
         kind: Any = type(owner)
         if any(owner is one for one in self._loaders):
             return
-        counted = self._counted_by(kind) if by is None else self._grown_by(kind, by)
-        if counted:  # What its class has a value for may be stored later.
+        counted = self._counted_by(kind) if grown is None else self._grown_in(owner, grown)
+        if counted or grown is not None:  # What its class has a value for may be stored later.
             self._layout.sizes.append((held, len(held)))
         for name in sorted(counted & {*held, *slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
@@ -846,11 +848,13 @@ class Search:
             return stored_in(kind) & self._asked
         return stored_in(kind) if is_closed(kind) else frozenset()
 
-    def _grown_by(self, kind: type, by: frozenset[str] | None) -> Set[str]:
-        """Of an object of such an object: see `_kept_by_library`."""
-        if by is None or not _is_state(kind):
+    def _grown_in(self, value: object, grown: frozenset[str] | None) -> Set[str]:
+        """Of an object of such an object, what it has: see `_kept_by_library`."""
+        kind: Any = type(value)
+        if grown is None or not _is_state(kind):
             return frozenset()
-        return (by | grown_in(kind)) - clocks_in(kind)
+        known = (grown | grown_in(kind)) & {*held_by(value), *slots_of(kind)}
+        return known - clocks_in(kind) if known else known
 
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
