@@ -65,6 +65,8 @@ FROM_THE_BEGINNING = {
     "a namespace": ("types.SimpleNamespace(meter=Meter())", "held.meter"),
     "an error": ("ValueError(Meter())", "held.args[0]"),
     "a generator": ("(one for _ in range(50) for one in [kept])", "next(held)"),
+    "the key of a dict": ("{Meter(): 1}", "next(iter(held))"),
+    "containers in containers": ("{'a': [{'b': Meter()}]}", "held['a'][0]['b']"),
     "a stack of contexts": (
         "contextlib.ExitStack()\nheld.callback(Meter().add)",
         "held._exit_callbacks[0][1].__wrapped__.__self__",
@@ -129,6 +131,69 @@ ATTRIBUTE = """
     main()
 """
 OTHERS = {
+    "attributes of attributes": """
+        class Node:
+            def __init__(self, below):
+                self.total, self.below = 0.0, Node(below - 1) if below else None
+        def main():
+            node = Node(20)
+            for x, y in job.batches(DATA):
+                node.below.below.below.below.below.below.below.total += float(x.sum())
+                step(x * node.below.below.below.below.below.below.below.total)
+        main()
+        """,
+    "beside a tree of many objects": """
+        class Node:
+            def __init__(self, below):
+                self.visits, self.below = 0, [Node(below - 1) for _ in range(4 * (below > 0))]
+        def main():
+            a_tree, meter = Node(5), Meter()
+            for x, y in job.batches(DATA):
+                meter.add(float(x.sum()))
+                step(x * meter.total * a_tree.visits)
+        main()
+        """,
+    "a function by the type of its argument": """
+        def made():
+            meter = Meter()
+            @functools.singledispatch
+            def scale(x):
+                return 1.0
+            @scale.register
+            def _(x: torch.Tensor):
+                meter.add(1.0)
+                return meter.total
+            return scale
+        def main():
+            scale = made()
+            for x, y in job.batches(DATA):
+                step(x * scale(x))
+        main()
+        """,
+    "the factory of a field": """
+        def made():
+            numbers = itertools.count()
+            @dataclasses.dataclass
+            class Numbered:
+                number: int = dataclasses.field(default_factory=lambda: next(numbers))
+            return Numbered
+        def main():
+            numbered = made()
+            for x, y in job.batches(DATA):
+                step(x * numbered().number)
+        main()
+        """,
+    "an attribute of a thread's own, made later": """
+        import threading
+        own = threading.local()
+        def counted():
+            own.count = getattr(own, "count", 0) + 1
+            return own.count
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * counted())
+        main()
+        """,
     "a meter in one of many objects": """
         class Holder:
             def __init__(self):
@@ -302,8 +367,15 @@ from collections import deque
 class Counts:
     def __init__(self):
         self.count, self.every, self.recent, self.began = 0, 2, deque(maxlen=2), None
+        self.newest, self.by_name, self.spent = None, {}, 0.0
     def use(self):
         self.count += 1
+    def note(self, value):
+        self.newest = value
+    def use_by(self, name):
+        self.by_name[name] = self.by_name.get(name, 0) + 1
+    def spend(self):
+        self.spent += time.time()
     def keep(self, value):
         self.recent.append(value)
     def look(self):
@@ -323,6 +395,43 @@ class Slim:
         self.count = 0
     def use(self):
         self.count += 1
+
+class Inner:
+    def __init__(self):
+        self.counts, self.slim, self.steps, self.last = Counts(), Slim(), 0, None
+        self.told = {}
+    def tell(self, value):
+        self.told["newest"] = value
+
+class Outer:
+    def __init__(self, *parts):
+        self.inner, self.by_name, self.parts, self.late = Inner(), {"a": [Counts()]}, parts, []
+    def use_inner(self):
+        self.inner.counts.use()
+    def use_slim(self):
+        self.inner.slim.use()
+    def use_named(self):
+        self.by_name["a"][0].use()
+    def use_late(self):
+        if not self.late:
+            self.late.append(Counts())
+        self.late[0].use()
+    def advance(self):
+        self.inner.steps += 1
+    def note(self, value):
+        self.inner.last = value
+    def copy(self, other):
+        self.inner.last = other.last
+    def renew(self):
+        self.inner = Inner()
+        self.inner.steps += 1
+
+class SlimOuter:
+    __slots__ = ("counts",)
+    def __init__(self):
+        self.counts = Counts()
+    def use(self):
+        self.counts.use()
 
 class Settings(dict):
     __getattr__ = dict.__getitem__
@@ -365,6 +474,17 @@ COUNTED = {
     "a count": ("Counts()", "{held}.use()", "count"),
     "a deque": ("Counts()", "{held}.keep(number)", "recent"),
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
+    "a count in an object inside": ("Outer()", "{held}.use_inner()", "inner.counts.count"),
+    "a count by name inside": (
+        "Outer()",
+        "{held}.inner.counts.use_by('a')",
+        "inner.counts.by_name",
+    ),
+    "a count in a slot inside": ("Outer()", "{held}.use_slim()", "inner.slim.count"),
+    "a count in a list in a dict": ("Outer()", "{held}.use_named()", "by_name['a'][0].count"),
+    "a count in a list that was empty": ("Outer()", "{held}.use_late()", "late[0].count"),
+    "a count that its owner stores": ("Outer()", "{held}.advance()", "inner.steps"),
+    "a count in what a slot holds": ("SlimOuter()", "{held}.use()", "counts.count"),
     "a dict by attributes": ("Settings()", "{held}.seen = number", ""),
     "a list of a class": ("History()", "{held}.append(number)", ""),
     "a table of objects": ("Config()", "{held}.seen = number", "seen._value"),
@@ -386,12 +506,16 @@ def counted(
     tmp_path: Path, place: str, made: str, used: str, library: str = "a_library"
 ) -> list[str]:
     """Names of what is found, the loop's own count apart."""
+    used = used.format(held=place)
+    uses = USES.replace("a_library", library).format(place=place, made=made, used=used)
+    return [name for name in names_beside(tmp_path, uses) if name != "number"]
+
+
+def names_beside(tmp_path: Path, text: str) -> list[str]:
+    """Names of what is found, where the library is not in the script's folder."""
     script = tmp_path / "script"
     script.mkdir()
-    used = used.format(held=place)
-    uses = USES.replace("a_library", library)
-    job = captures.run_in(script, uses.format(place=place, made=made, used=used))
-    return [one.name for one in job.differences() if one.name != "number"]
+    return [one.name for one in captures.run_in(script, text).differences()]
 
 
 @pytest.mark.usefixtures("library")
@@ -429,10 +553,57 @@ def test_what_a_bar_counts_is_compared_where_the_script_asks_for_it(
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("used", ["{held}.start()", "{held}.look()"])
-def test_what_it_does_not_count_is_not(tmp_path: Path, used: str) -> None:
-    """The time, and what only its constructor stores."""
-    assert counted(tmp_path, "held", "Counts()", used) == []
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("Counts()", "{held}.start()"),
+        ("Counts()", "{held}.look()"),
+        ("Outer()", "{held}.inner.counts.spend()"),
+        ("Outer()", "{held}.inner.tell(number)"),
+        ("Outer()", "{held}.note(number)"),
+        ("Outer()", "{held}.copy(types.SimpleNamespace(last=number))"),
+    ],
+)
+def test_what_it_does_not_count_is_not(tmp_path: Path, made: str, used: str) -> None:
+    """The time, what only its constructor stores, and inside of it what is not made of itself."""
+    assert counted(tmp_path, "held", made, used) == []
+
+
+KEPT_BY_BOTH = """
+    from a_library import *
+    def main():
+        parts = [Counts()]
+        held = Outer(parts)
+        its = held.inner.counts
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x), print(held, its, parts)
+            its.note(number), parts[0].note(number)
+    main()
+"""
+
+
+@pytest.mark.usefixtures("library")
+def test_what_the_script_holds_too_is_compared_as_its_own(tmp_path: Path) -> None:
+    found = names_beside(tmp_path, KEPT_BY_BOTH)
+    assert found == ["number", "its.newest", "parts[0].newest"]
+
+
+RENEWED = """
+    from a_library import *
+    def main():
+        held, other = Outer(), Outer()
+        for x, y in job.batches(DATA):
+            step(x), print(held, other)
+            held.renew()
+            if x[0] == 6:
+                other = Outer()
+    main()
+"""
+
+
+@pytest.mark.usefixtures("library")
+def test_what_a_library_makes_anew_is_looked_for_anew(tmp_path: Path) -> None:
+    assert names_beside(tmp_path, RENEWED) == []
 
 
 LOADED = """

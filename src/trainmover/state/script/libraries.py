@@ -4,14 +4,18 @@ A metric of torchmetrics is a module whose state lies in plain attributes, of wh
 knows: tensors, and lists of them, that its methods store to. The library's source says which.
 """
 
+import ast
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from trainmover.state.kinds.attributes import goes_along
-from trainmover.state.script.code.source import Source, source_of
+from trainmover.state.script.code.grammar import changed_in_place, stores_of
+from trainmover.state.script.code.source import Source, source_of, tree_of
+from trainmover.state.script.code.syntax import walk
 from trainmover.torch_internals.modules import tensors_of
 
 _SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.stdlib_module_names})
@@ -83,5 +87,53 @@ def stored_in(kind: type) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=1024)
+def grown_in(kind: type) -> frozenset[str]:
+    """Attributes, of whatever object, that the files of a library's class make out of what they
+    were, as `state.steps += 1`."""
+    return frozenset().union(*(_grown(_file_of(one)) for one in kind.__mro__ if is_of_library(one)))
+
+
+@lru_cache(maxsize=1024)
+def clocks_in(kind: type) -> frozenset[str]:
+    """Attributes that tell the time in the files of a library's class."""
+    found = [_source_of(one) for one in kind.__mro__ if is_of_library(one)]
+    clocks = frozenset[str]().union(*(source.clocks for source in found if source is not None))
+    return frozenset(name[1:] for name in clocks if name.startswith("."))
+
+
+@lru_cache(maxsize=256)
+def _grown(path: str) -> frozenset[str]:
+    tree = tree_of(path)
+    nodes = () if tree is None else walk(tree)
+    return frozenset(one.attr for node in nodes for one in _made_of_itself(node))
+
+
+def _made_of_itself(node: ast.AST) -> Iterator[ast.Attribute]:
+    """What this node stores to, or an entry of which, if that is made out of what was there."""
+    changed = changed_in_place(node) if isinstance(node, ast.Call) else None
+    if isinstance(changed, ast.Attribute):
+        yield changed
+    for target, value in stores_of(node):
+        owner = target
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        adds = isinstance(node, ast.AugAssign)
+        if isinstance(owner, ast.Attribute) and (
+            adds or any(_is_same(owner, one) for one in walk(value))
+        ):
+            yield owner
+
+
+def _is_same(target: ast.Attribute, read: ast.AST) -> bool:
+    """Whether both are one attribute of one object."""
+    is_one = isinstance(read, ast.Attribute) and read.attr == target.attr
+    return is_one and ast.unparse(read) == ast.unparse(target)
+
+
 def _source_of(kind: type) -> Source | None:
-    return source_of(getattr(sys.modules.get(module_of(kind)), "__file__", None) or "")
+    return source_of(_file_of(kind))
+
+
+def _file_of(kind: type) -> str:
+    return getattr(sys.modules.get(module_of(kind)), "__file__", None) or ""

@@ -8,12 +8,15 @@ loaders with their parts. Each once, and so many. It runs none of the script's c
 
 import array
 import ast
+import dataclasses
 import functools
 import os
 import sys
+import threading
 from argparse import Namespace
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from types import (
@@ -33,6 +36,7 @@ from typing import Any, NamedTuple
 import numpy
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.kinds.generators import is_generator
@@ -48,7 +52,14 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, seen_of
 from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import module_of, only_shows, stored_in
+from trainmover.state.script.libraries import (
+    clocks_in,
+    grown_in,
+    is_of_library,
+    module_of,
+    only_shows,
+    stored_in,
+)
 from trainmover.state.script.things import (
     BOUND,
     C_DATA,
@@ -71,7 +82,7 @@ from trainmover.torch_internals.modules import TABLES, global_hooks, hooks_of, p
 SLOTS_MAX = 512
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
-DEPTH_MAX = 6
+DEPTH_MAX, _DEEP = 12, 6
 ABSENT: Any = object()
 NEVER: Any = object()
 NO_TYPES: frozenset[type] = frozenset()
@@ -237,6 +248,7 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._objects, self._slots_left = 0, SLOTS_MAX
         self._caches: list[tuple[tuple[str, str, int], str, Any]] = []
+        self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
         self._trained: set[str] = set()  # Names of attributes that are what is trained.
         self._found = 0  # Variables that the tracked objects until now have.
         self._at: tuple[str, str, int] = ("", "", 0)
@@ -258,6 +270,7 @@ class Search:
         for name, obj in self._tracked:
             self._at = ("", "tracked", 0)
             self._go_into(obj, name, 0)
+            self._go_into_last()
             self._go_along(obj)
             if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
@@ -278,6 +291,7 @@ class Search:
         for module in self._modules:
             self._at = (short(module.__file__ or ""), "<module>", 0)
             self._module(module)
+        self._go_into_last()
         self._results()
         return self._layout
 
@@ -500,12 +514,20 @@ class Search:
         if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
-            return any(self._may_hold(entry, depth + 1) for entry in _entries_of(value))
+            return any(self._may_hold(entry, depth + 1) for entry in _held_in(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module):
             return True
         if self._is_own(kind) or issubclass(kind, type) or self._is_moving(value):
             return True
-        return bool(held_by(value)) or bool(self._counted_by(kind))
+        return bool(held_by(value)) or self._may_count(kind) or self._may_get(kind)
+
+    def _may_count(self, kind: type) -> bool:
+        """Whether an object of that kind is a library's, and may keep how it was used."""
+        return _is_state(kind) or bool(self._counted_by(kind))
+
+    def _may_get(self, kind: type) -> bool:
+        """Whether the script may hang something on such an object that has no attribute yet."""
+        return bool(self._source.by_others) and issubclass(kind, threading.local)
 
     def _anchors(self, value: object, depth: int = 0) -> bool:
         """Whether another object in its place may hold other variables of the script's. Others come
@@ -514,7 +536,7 @@ class Search:
         if self._is_container(kind):
             if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
-            return any(self._anchors(entry, depth + 1) for entry in _entries_of(value))
+            return any(self._anchors(entry, depth + 1) for entry in _held_in(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self._is_own(kind):
             return True
         return bool(self._counted_by(kind))
@@ -523,15 +545,37 @@ class Search:
         """Whether it changes with no store to what holds it, and is no container."""
         return is_generator(value) or self._layout.things.moves(value) or _is_trained(value)
 
-    def _go_into(self, value: object, path: str, depth: int) -> None:
-        """What may hold something of the script's, below `value`; each once."""
+    def _go_into(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
+    ) -> None:
+        """What may hold something of the script's, below `value`; each once.
+
+        grown: attributes that a library's object that holds it makes out of what they were
+
+        What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
+        and no tree of many objects is to be in the way of all else.
+        """
+        of_library = self._is_container(type(value)) or _is_state(type(value))
+        if depth >= _DEEP or (grown is not None and of_library):
+            self._last.append((self._at, (value, path, depth, grown)))
+        else:
+            self._look_into(value, path, depth, grown)
+
+    def _go_into_last(self) -> None:
+        while self._last:
+            self._at, last = self._last.popleft()
+            self._look_into(*last)
+
+    def _look_into(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None
+    ) -> None:
         if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
         if self._seen_before(value):
             return
         kind = type(value)
         if self._is_container(kind):
-            self._entries(value, path, depth)
+            self._entries(value, path, depth, grown)
         elif kind is FunctionType:
             self._function(value, path, depth)  # type: ignore[arg-type]
         elif kind in BOUND:
@@ -554,9 +598,9 @@ class Search:
         elif issubclass(kind, Tensor):
             self._tensor(value, path, depth)  # type: ignore[arg-type]
         else:
-            self._object_of_others(value, path, depth)
+            self._object_of_others(value, path, depth, grown)
 
-    def _entries(self, container: Any, path: str, depth: int) -> None:
+    def _entries(self, container: Any, path: str, depth: int, grown: frozenset[str] | None) -> None:
         if len(container) > _SMALL:
             self._crowd(container, path, depth)
             return
@@ -571,7 +615,9 @@ class Search:
                     continue
                 if self._is_moving(entry):
                     self._outside(self._slot(below, container, name, entry))
-                self._go_into(entry, below, depth + 1)
+                self._go_into(entry, below, depth + 1, grown)
+        for number, key in enumerate(_keys_of(container)):
+            self._part(key, f"{path}.keys()[{number}]", depth + 1)
 
     def _crowd(self, container: Any, path: str, depth: int) -> None:
         """Of objects that are too many to be looked at one by one."""
@@ -684,6 +730,8 @@ class Search:
                     self._go_into(function, f"{one.__name__}.{name}", depth + 1)
                 else:
                     self._hold(held, name, value, f"{one.__name__}.{name}", depth + 1)
+        for made in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+            self._go_into(made.default_factory, f"{kind.__name__}.{made.name}", depth + 1)
         if type(kind) is not type and self._is_own(type(kind)):
             self._go_into(type(kind), type(kind).__name__, depth + 1)
         self._at = at
@@ -695,6 +743,7 @@ class Search:
         if (inner := held.get("__wrapped__")) is not None:
             self._go_into(inner, path, depth)
         if not self._is_own_file(value.__code__.co_filename):
+            self._closed_over(value, path, depth)
             return
         at, self._at = self._at, _at(value.__code__)
         code, name = value.__code__, value.__name__
@@ -709,6 +758,14 @@ class Search:
             for number, one in enumerate(entries):
                 self._part(one, f"defaults of {name}[{number}]", depth + 1)
         self._at = at
+
+    def _closed_over(self, value: FunctionType, path: str, depth: int) -> None:
+        """By a function of others: what of the script's it was made with, as a registry has it."""
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):
+                content = cell.cell_contents
+                if self._holds_own(content):
+                    self._go_into(content, path, depth + 1)
 
     def _method(self, value: Any, path: str, depth: int) -> None:
         """Its function, and what it belongs to, which nothing else may hold."""
@@ -778,34 +835,50 @@ class Search:
                     for one in hook if type(hook) is tuple else (hook,):
                         self._go_into(one, f"{path}'s hook", depth + 1)
 
-    def _object_of_others(self, value: object, path: str, depth: int) -> None:
+    def _object_of_others(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
+    ) -> None:
         """Of a class that is not the script's: what the script has hung on it, and the objects of
-        the script's that it has."""
+        the script's that it has. grown: as in `_go_into`"""
         held = held_by(value)
         self._hung_on(value, held, path)
-        self._kept_by_library(value, held, path, depth)
+        self._kept_by_library(value, held, path, depth, grown)
+        kind: Any = type(value)
+        within = (grown or frozenset()) | grown_in(kind) if is_of_library(kind) else grown
         self._hooks(value, path, depth)
         self._objects += 1
-        is_made_of = module_of(type(value)).startswith((*_PARTS, _OURS))
-        for name, one in list(held.items()):
-            kind = type(one)
-            if is_generator(one) or issubclass(kind, C_DATA):
+        is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
+        for name, one in [*held.items(), *_in_slots(value)]:
+            if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
                 self._outside(self._slot(f"{path}.{name}", held, name, one))
-            own = self._is_own(kind) or kind in _FUNCTIONS
-            parts = is_made_of or module_of(kind).startswith(_PARTS)
-            if own or parts or (self._is_container(kind) and self._holds_own(one)):
-                self._go_into(one, f"{path}.{name}", depth + 1)
+            if within and name in within and type(one) in _CONTAINER_TYPES and not one:
+                self._layout.sizes.append((one, 0))  # Objects may come into it.
+            if is_made_of or self._holds(one, self._is_inside):
+                if name in held and self._grown_in(one, within):
+                    self._layout.children.append((held, name, one))  # Others come in its place.
+                self._go_into(one, f"{path}.{name}", depth + 1, within)
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
 
-    def _kept_by_library(self, owner: object, held: dict[str, Any], path: str, depth: int) -> None:
+    def _kept_by_library(
+        self,
+        owner: object,
+        held: dict[str, Any],
+        path: str,
+        depth: int,
+        grown: frozenset[str] | None,
+    ) -> None:
         """Plain values in which an object of a library's keeps how it was used: calls counted. What
-        gives the batches has given those that come before."""
+        gives the batches has given those that come before.
+
+        grown: as in `_go_into`. In an object of such an object only what is made out of what it was
+        counts: nobody knows in which order a library's parts write and read all else.
+        """
         kind: Any = type(owner)
         if any(owner is one for one in self._loaders):
             return
-        counted = self._counted_by(kind)
-        if counted:  # What its class has a value for may be stored later.
+        counted = self._counted_by(kind) if grown is None else self._grown_in(owner, grown)
+        if counted or grown is not None:  # What its class has a value for may be stored later.
             self._layout.sizes.append((held, len(held)))
         for name in sorted(counted & {*held, *slots_of(kind)}):
             slot = self._slot(f"{path}.{name}", held if name in held else owner, name, None)
@@ -836,6 +909,14 @@ class Search:
             return stored_in(kind) & self._asked
         return stored_in(kind) if is_closed(kind) else frozenset()
 
+    def _grown_in(self, value: object, grown: frozenset[str] | None) -> Set[str]:
+        """Of an object of such an object, what it has: see `_kept_by_library`."""
+        kind: Any = type(value)
+        if grown is None or not _is_state(kind):
+            return frozenset()
+        known = (grown | grown_in(kind)) & {*held_by(value), *slots_of(kind)}
+        return known - clocks_in(kind) if known else known
+
     def _is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
         attributes, too."""
@@ -843,15 +924,24 @@ class Search:
             return True
         return issubclass(kind, _CONTAINERS) and not self._is_own(kind)
 
-    def _holds_own(self, container: Any, depth: int = 0) -> bool:
-        if depth >= _NESTED_MAX or len(container) > _SMALL:
+    def _is_inside(self, kind: type) -> bool:
+        """Whether what an object of others has of that kind is looked into: what is the script's
+        own, what batches are made of, and the objects of libraries that it is made of. Those that
+        give batches are loaders of other loops than these."""
+        own = self._is_own(kind) or kind in _FUNCTIONS
+        of_library = _is_state(kind) and not issubclass(kind, DataLoader)
+        return own or module_of(kind).startswith(_PARTS) or of_library
+
+    def _holds_own(self, value: Any) -> bool:
+        return self._holds(value, lambda kind: self._is_own(kind) or kind is FunctionType)
+
+    def _holds(self, value: Any, wanted: Callable[[type], bool], depth: int = 0) -> bool:
+        """Whether it is one of these, or a container of such."""
+        if not self._is_container(type(value)):
+            return wanted(type(value))
+        if depth > _NESTED_MAX or len(value) > _SMALL:
             return False
-        entries = _entries_of(container)
-        kinds = {*map(type, entries)}
-        if any(self._is_own(kind) or kind is FunctionType for kind in kinds):
-            return True
-        inner = {kind for kind in kinds if self._is_container(kind)}
-        return any(self._holds_own(one, depth + 1) for one in entries if type(one) in inner)
+        return any(self._holds(one, wanted, depth + 1) for one in _held_in(value))
 
     def _hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
         """Attributes that the script stores on an object that is none of its own."""
@@ -1023,6 +1113,16 @@ def _entries_of(container: Any) -> list[Any]:
     return list(base.__iter__(container))
 
 
+def _keys_of(container: Any) -> list[Any]:
+    """Of a dict, but for plain ones."""
+    keys = dict.keys(container) if issubclass(type(container), dict) else ()
+    return [key for key in keys if type(key) not in PLAIN]
+
+
+def _held_in(container: Any) -> list[Any]:
+    return [*_entries_of(container), *_keys_of(container)]
+
+
 def _function_in(value: object) -> object | None:
     """A function, or what is in a method or a property of a class."""
     kind = type(value)
@@ -1031,6 +1131,17 @@ def _function_in(value: object) -> object | None:
     if kind is property:
         return value.fget  # type: ignore[attr-defined, no-any-return]
     return value if kind is FunctionType else None
+
+
+def _is_state(kind: type) -> bool:
+    """Whether it is of a library, and may keep anything. Where loaders stand is known."""
+    return is_closed(kind) and not module_of(kind).startswith(_PARTS)
+
+
+def _in_slots(value: object) -> Iterator[tuple[str, Any]]:
+    for name in sorted(slots_of(type(value))):
+        with suppress(AttributeError):
+            yield name, object.__getattribute__(value, name)
 
 
 def short(path: str) -> str:

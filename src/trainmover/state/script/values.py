@@ -50,7 +50,7 @@ it."""
 TOTAL_BYTES_MAX = 1024 * 1024
 TOTAL_VALUES_MAX = 2048
 TEXT_MAX = 64
-DEPTH_MAX = 6
+DEPTH_MAX = 16
 _SAMPLE = 256
 _ADDRESSES, _ALIGNED = 1 << 40, 16
 """What id() gives is larger, and a multiple."""
