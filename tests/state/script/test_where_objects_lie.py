@@ -9,7 +9,7 @@ import captures
 import pytest
 from captures import Job
 
-from trainmover.state.script.search import Search
+from trainmover.state.script.search.frames import Search
 from trainmover.state.script.things import is_closed
 
 MADE = """

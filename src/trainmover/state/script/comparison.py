@@ -10,7 +10,7 @@ import msgspec
 
 from trainmover.errors import ProtocolError
 from trainmover.state.script import handles
-from trainmover.state.script.search import BEFORE, LAYERS, ROUNDS, WITHIN, Place
+from trainmover.state.script.search.layout import BEFORE, LAYERS, ROUNDS, WITHIN, Place
 from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, shown
 
 _decoder = msgspec.msgpack.Decoder()

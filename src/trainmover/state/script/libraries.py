@@ -6,7 +6,7 @@ knows: tensors, and lists of them, that its methods store to. The library's sour
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import torch
@@ -137,3 +137,18 @@ def _source_of(kind: type) -> Source | None:
 
 def _file_of(kind: type) -> str:
     return getattr(sys.modules.get(module_of(kind)), "__file__", None) or ""
+
+
+class OwnTypes:
+    """Whether a class is of the script's own code."""
+
+    def __init__(self, is_own_file: Callable[[str], bool]) -> None:
+        self._is_own_file = is_own_file
+        self._known: dict[type, bool] = {}
+
+    def __call__(self, kind: type) -> bool:
+        if kind not in self._known:
+            module = sys.modules.get(module_of(kind))
+            path = getattr(module, "__file__", None) or ""
+            self._known[kind] = bool(path) and self._is_own_file(path)
+        return self._known[kind]

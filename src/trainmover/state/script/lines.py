@@ -7,7 +7,7 @@ from types import ModuleType
 
 from trainmover.state.script.code.source import MODULE, Scope, source_of
 from trainmover.state.script.process import line_of as set_at
-from trainmover.state.script.search import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout
+from trainmover.state.script.search.layout import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout
 
 
 def line_of(

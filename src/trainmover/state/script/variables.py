@@ -57,16 +57,16 @@ from trainmover.state.script.lines import line_of
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown
-from trainmover.state.script.search import (
+from trainmover.state.script.search.contents import handed_on
+from trainmover.state.script.search.frames import Search
+from trainmover.state.script.search.layout import (
     ABSENT,
     NEVER,
     NO_TYPES,
     PROCESS,
     Layout,
-    Search,
     Slot,
     going,
-    handed_on,
     now_in,
     value_of,
 )

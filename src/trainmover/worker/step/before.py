@@ -24,7 +24,7 @@ from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers, Make
-from trainmover.state.script.search import ABSENT
+from trainmover.state.script.search.layout import ABSENT
 from trainmover.state.script.things import Things, held_by, in_words
 from trainmover.state.script.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same

@@ -1,0 +1,1 @@
+"""Where the variables of a script are: looked for once for a place in it."""

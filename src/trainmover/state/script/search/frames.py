@@ -1,0 +1,332 @@
+"""Where a search begins: with the frames of the script's own files, its modules, what it tracks,
+and what its loaders are made of. From there it goes into what may hold something of the script's
+(`inside`). It runs none of the script's code.
+"""
+
+import ast
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from operator import itemgetter
+from types import (
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from trainmover.state.script import rounds
+from trainmover.state.script.code.liveness import Live, live_at
+from trainmover.state.script.code.operands import read_before
+from trainmover.state.script.code.relied_on import relies_on_more
+from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of
+from trainmover.state.script.code.stacked import iterator_at, levels
+from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.layers import Layers
+from trainmover.state.script.libraries import OwnTypes
+from trainmover.state.script.search.contents import (
+    CONTAINERS,
+    changes_in_place,
+    entries_of,
+    flattened,
+    is_looked_at,
+)
+from trainmover.state.script.search.inside import Inside
+from trainmover.state.script.search.layout import (
+    BEFORE,
+    LAYERS,
+    ROUNDS,
+    WITHIN,
+    Layout,
+    Slot,
+    Stacked,
+    at_of,
+    going,
+    now_in,
+    short,
+)
+from trainmover.state.script.things import (
+    ITERATORS,
+    First,
+    Results,
+    Things,
+)
+from trainmover.state.script.untracked import Untracked
+from trainmover.state.script.values import entry_of
+from trainmover.state.script.views import Views
+from trainmover.torch_internals.modules import global_hooks
+
+_SMALL, _NESTED_MAX = 64, 3
+
+
+class Search:
+    """Goes through the script's frames, its modules and what it tracks, once for a place."""
+
+    def __init__(
+        self,
+        source: Source,
+        is_own_file: Callable[[str], bool],
+        modules: list[ModuleType],
+        tracked: Iterable[tuple[str, object]],
+        carried: Callable[[object], Collection[str]],
+        loaders: Iterable[object],
+        first: First,
+    ) -> None:
+        """carried: names of attributes that go with a tracked module or optimizer, by the dict that
+        holds them. loaders: what gives the batches of the loops under way is made of. first: see
+        `Things`"""
+        self._source = source
+        self._is_own_file = is_own_file
+        self._modules = modules
+        self._tracked = list(tracked)
+        self._carried = carried
+        self._loaders = list(loaders)
+        self._locals_of: list[Any] = []
+        self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
+        self._found = 0  # Variables that the tracked objects until now have.
+        own = [one for module in modules for one in vars(module).values() if type(one) is type]
+        self._kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
+        is_own, views = OwnTypes(is_own_file), Views(self._tracked)
+        untracked = Untracked(self._tracked, views)
+        looked_at = functools.partial(is_looked_at, source)
+        things = Things(untracked, is_own, looked_at, first)
+        self._layout = Layout(things, views, kinds=self._kinds)
+        self._inside = Inside(
+            self._layout, source, is_own_file, is_own, self._tracked, self._loaders
+        )
+
+    def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
+        """fed: of the frames those that get the batches themselves, or what a generator makes of
+        them."""
+        for frame, values in zip(frames, locals_of, strict=True):
+            self._leave_out(scope_of(frame.f_code), values)
+        for name, obj in self._tracked:
+            self._inside.at = ("", "tracked", 0)
+            self._inside.go_into(obj, name, 0)
+            self._inside.go_into_last()
+            self._go_along(obj)
+            if self._source.exchanges and issubclass(type(obj), nn.Module):
+                layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
+                self._inside.outside(self._inside.slot(f"{LAYERS}{name}", layers, "layers", None))
+                self._found += 1
+        self._inside.begin_anew()  # However large the model is.
+        self._inside.at = ("", "hooks", 0)
+        for hooks in global_hooks().values():
+            for hook in list(hooks.values()):
+                self._inside.go_into(hook, "a hook of all modules", 0)
+        self._inside.at = ("", "loader", 0)
+        for number, part in enumerate(self._loaders):
+            self._inside.go_into(part, f"batches[{number}]", 0)
+        for frame, values in zip(frames, locals_of, strict=True):
+            self._frame(frame, values, fetches=frame is frames[-1], feeds=frame in fed)
+        self._locals_of = locals_of
+        self._foreign()
+        for module in self._modules:
+            self._inside.at = (short(module.__file__ or ""), "<module>", 0)
+            self._module(module)
+        self._inside.go_into_last()
+        self._results()
+        return self._layout
+
+    def _results(self) -> None:
+        """Of functions with a cache that rely on more than what they are given."""
+        for at, path, function in self._inside.caches:
+            if relies_on_more(function, self._inside.varies):
+                self._inside.at = at
+                results = {"results": Results(function)}
+                self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
+
+    def _go_along(self, obj: object) -> None:
+        """What was found in a tracked object goes with it: the attributes of a module or an
+        optimizer that are carried, and of any other what is in its state, by name or by value."""
+        known, newest = self._layout.tracked, self._layout.outside[self._found :]
+        self._found = len(self._layout.outside)
+        if issubclass(type(obj), nn.Module | Optimizer):
+            carried = [slot for slot in newest if slot.name in self._carried(slot.owner)]
+            self._layout.carried += carried
+            known += going(carried)
+            return
+        if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
+            known += [slot.key for slot in newest]
+            return
+        whole = obj.state_dict()  # type: ignore[attr-defined]
+        known += self._in_state(whole, newest)
+
+    def _in_state(self, whole: Any, slots: list[Slot]) -> list[str]:
+        """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
+        has it. A part of the state stands for one attribute, and an attribute may have many."""
+        state = flattened(whole, 2)
+        names = {str(name).lstrip("_") for name, _ in state}
+        left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
+        named = {slot.key for slot in slots if str(slot.name).lstrip("_") in names}
+        left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
+        others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
+        asked = Counter(entry for parts in others.values() for entry in parts)
+        found = [
+            key
+            for key, parts in others.items()
+            if parts and all(asked[entry] <= left[entry] for entry in parts)
+        ]
+        return [*named, *found]
+
+    def _parts(self, value: object, state: Counter[str]) -> list[str]:
+        """The entry of a value; of a container that is not in the state as it is, those in it."""
+        whole = self._entry(value)
+        if whole in state or type(value) not in CONTAINERS:
+            return [whole]
+        return [self._entry(one) for one in entries_of(value)]
+
+    def _entry(self, value: object) -> str:
+        return repr(entry_of(value, things=self._layout.things))
+
+    # --- where they are ---------------------------------------------------------------------------
+
+    def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
+        """Objects that hold nothing but the time, by whatever way they are reached."""
+        for name in scope.apart:
+            value = values.get(name)
+            if self._inside.is_own(type(value)):
+                self._inside.seen_before(value)
+
+    def _frame(
+        self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
+    ) -> None:
+        """fetches: no other frame of the script's lies between it and the fetch. A loop over a
+        generator of the script's shows how far that is in the generator's own frame.
+
+        feeds: whatever it calls gets the batches themselves, or what a generator makes of them
+        """
+        code, slots = frame.f_code, list[Slot]()
+        live, scope, number = live_at(code, frame.f_lasti), scope_of(code), len(self._layout.frames)
+        collects = live.collects or (live.calls and feeds)
+        self._inside.at = at_of(code)
+        held, shared = None, {*code.co_cellvars, *code.co_freevars}
+        if values is frame.f_globals:
+            held = values
+        if code.co_name == "<module>":
+            source = source_of(code.co_filename)
+            shared = self._source.globals | (source.read if source else set(values))
+        names = live.names | (shared - live.own_targets)  # Those are stored as the fetch returns.
+        at_end = live.at_end | (shared & live.own_targets)
+        if held is not None:
+            self._read_in[id(held)] = names | at_end
+        targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
+        for name in sorted(names | targets | at_end):
+            if name.startswith(("__", ".")):
+                continue
+            if self._inside.tells_time(name, scope, values.get(name)):
+                continue
+            slot = self._inside.slot(name, held, name, values.get(name))
+            slot.target |= name in live.targets
+            slots.append(slot)
+            if name not in names and name in targets:
+                slot.count = name not in scope.counts
+                continue
+            slot.at_end = name not in names
+            value = values.get(name)
+            if self._inside.may_hold(value):
+                if self._inside.anchors(value):
+                    self._layout.roots.append((number, name, value))
+                self._inside.go_into(value, name, 0)
+        for name, value in list(values.items()):
+            if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
+                self._inside.go_into(value, name, 0)
+        self._layout.frames.append(slots)
+        for one in rounds.at(code.co_filename, live.rounds):
+            slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
+            self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
+        self._iterators(frame, live, number)
+        for read in read_before(code.co_filename, live.call):
+            if not self._tells(read, scope):
+                slot = self._inside.slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
+                self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
+        at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
+        self._layout.place.append(at)
+
+    def _iterators(self, frame: FrameType, live: Live, number: int) -> None:
+        """Of the loops around the fetch, and of one that fetches and draws from others too."""
+        code = frame.f_code
+        level_of = levels(code) if live.loops else {}
+        for offset, span in live.loops:
+            level = level_of.get(offset)
+            value = None if level is None else iterator_at(frame, level, self._kinds)
+            if level is None or value is None or not self._is_followed(value):
+                continue
+            over = next(rounds.at(code.co_filename, {span}), None) if span else None
+            path = f"{WITHIN}{ast.unparse(over) if over else 'a loop'}"
+            key = self._inside.slot(path, None, "", None).key
+            line, before = over.lineno if over else code.co_firstlineno, self._inside.slots_left
+            for place, one in enumerate(self._own_in(value, 0)):
+                self._inside.go_into(one, f"{path}[{place}]" if place else path, 0)
+            known = None if self._inside.slots_left == before else value
+            self._layout.iterators.append(Stacked(key, number, level, line, known))
+
+    def _own_in(self, iterator: object, depth: int) -> Iterator[object]:
+        """Objects of the script's classes that it draws from."""
+        if self._inside.is_own(type(iterator)):
+            yield iterator
+        elif depth < _NESTED_MAX:
+            for _, one in self._layout.things.inside(iterator)[:_SMALL]:
+                parts = one if type(one) is tuple else (one,)
+                for part in parts:
+                    yield from self._own_in(part, depth + 1)
+
+    def _is_followed(self, value: object) -> bool:
+        """A generator of a library's may count seconds."""
+        code = value.gi_code if isinstance(value, GeneratorType) else None
+        return code is None or self._is_own_file(code.co_filename)
+
+    def _tells(self, read: ast.expr, scope: Scope) -> bool:
+        """Whether the time is in it."""
+        names = {f".{node.attr}" for node in walk(read) if isinstance(node, ast.Attribute)}
+        return not names.isdisjoint(self._source.clocks) or any(
+            isinstance(node, ast.Name) and node.id in scope.clocks for node in walk(read)
+        )
+
+    def _module(self, module: ModuleType) -> None:
+        """Its globals; and what the script has hung on modules of others."""
+        values = vars(module)
+        known = self._read_in.get(id(values))
+        changed = self._source.changed | self._source.globals | self._source.by_others
+        changed |= self._source.handed.keys()
+        source = source_of(module.__file__ or "")
+        scope = source.scopes[MODULE] if source else Scope()
+        for name, value in sorted(values.items(), key=itemgetter(0)):
+            if name.startswith("__") or self._inside.tells_time(name, scope, value):
+                continue
+            if type(value) is ModuleType and value not in self._modules:
+                self._inside.hung_on(value, vars(value), name)
+                continue
+            is_read = known is None or name in known or name in self._source.by_others
+            if not is_read:  # It is written before.
+                continue
+            counts = name in changed or self._inside.is_moving(value)
+            read = source is not None and name in source.read
+            counts = counts or (read and changes_in_place(value))
+            if counts and self._inside.is_variable(value) and not self._is_local(values, name):
+                self._inside.outside(self._inside.slot(name, values, name, value))
+            self._inside.hold(values, name, value, name, 0)
+
+    def _foreign(self) -> None:
+        """What the script puts into modules of others: a function of its own in a library's."""
+        self._inside.at = ("", "imported", 0)
+        for dotted in sorted(self._source.foreign):
+            path, _, name = dotted.rpartition(".")
+            owner = sys.modules.get(path)
+            if owner is not None and owner not in self._modules:
+                self._inside.outside(
+                    self._inside.slot(dotted, vars(owner), name, vars(owner).get(name))
+                )
+
+    def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
+        """Whether a frame of the module itself is among those captured, and has it."""
+        return any(
+            values is known and any(slot.name == name for slot in slots)
+            for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
+        )

@@ -1,0 +1,689 @@
+"""What may hold something of the script's, gone into: containers, objects and classes of its own,
+functions with what they close over, their defaults and attributes, partials and methods, modules
+with their hooks, and objects of libraries. Each once, and so many.
+"""
+
+import dataclasses
+import functools
+import sys
+import threading
+from argparse import Namespace
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from contextlib import suppress
+from operator import attrgetter
+from types import (
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    ModuleType,
+    NoneType,
+    SimpleNamespace,
+)
+from typing import Any
+
+import numpy
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from trainmover.state.kinds.generators import is_generator
+from trainmover.state.kinds.hooks import Hooks
+from trainmover.state.script import handles
+from trainmover.state.script.code.relied_on import relies_on_more, worthless
+from trainmover.state.script.code.source import Scope, Source, scope_of, tells_in
+from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
+from trainmover.state.script.crowds import Crowd, seen_of
+from trainmover.state.script.libraries import (
+    OwnTypes,
+    clocks_in,
+    grown_in,
+    is_of_library,
+    module_of,
+    only_shows,
+    stored_in,
+)
+from trainmover.state.script.search.contents import (
+    CONTAINERS,
+    OF_OPTIMIZERS,
+    changes_in_place,
+    entries_of,
+    function_in,
+    held_in,
+    in_slots,
+    is_handed,
+    is_trained,
+    keys_of,
+)
+from trainmover.state.script.search.layout import (
+    Layout,
+    Slot,
+    at_of,
+    now_in,
+    short,
+    value_of,
+)
+from trainmover.state.script.things import (
+    BOUND,
+    C_DATA,
+    CACHE,
+    computed_in,
+    held_by,
+    is_closed,
+    results_of,
+    slots_of,
+)
+from trainmover.state.script.untracked import TRAINED
+from trainmover.state.script.values import NO_VALUE, PLAIN, entry_of, is_secret
+from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
+
+SLOTS_MAX = 512
+OBJECTS_MAX = 512
+"""In what is tracked, and as many in all else."""
+DEPTH_MAX, _DEEP = 12, 6
+_SMALL, _NESTED_MAX = 64, 3
+_OURS = __name__.partition(".")[0]
+_CONTAINER_TYPES = frozenset(CONTAINERS)
+_NAMESPACES = (Namespace, SimpleNamespace)
+_FUNCTIONS = frozenset({FunctionType, functools.partial, *BOUND})
+_PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
+"""Packages whose objects are made out of the script's: what they have is looked into."""
+
+
+class Inside:
+    """Of one search. What it finds goes into `layout`.
+
+    is_own      whether a class is of the script's own code
+    at          file, function and first line that keys of what is found begin with
+    caches      functions with a cache that were found: where, by which path
+    slots_left  how many variables more are noted
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        source: Source,
+        is_own_file: Callable[[str], bool],
+        is_own: OwnTypes,
+        tracked: list[tuple[str, object]],
+        loaders: list[object],
+    ) -> None:
+        """loaders: what gives the batches of the loops under way is made of"""
+        self._layout = layout
+        self._source = source
+        self._is_own_file = is_own_file
+        self.is_own = is_own
+        self._tracked = tracked
+        self._loaders = loaders
+        self._by_hooks = {
+            id(holder)
+            for _, obj in self._tracked
+            if issubclass(type(obj), nn.Module)
+            for holder in Hooks(obj).holders()  # type: ignore[arg-type]
+        } - {id(None)}
+        self._seen: set[int] = set()
+        self._held: list[object] = []  # So that no other object gets an id that was seen.
+        self.caches: list[tuple[tuple[str, str, int], str, Any]] = []
+        self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
+        self._trained: set[str] = set()  # Names of attributes that are what is trained.
+        self.at: tuple[str, str, int] = ("", "", 0)
+        self._by_others = source.by_others - source.temporary
+        self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """As many objects and variables again."""
+        self._objects, self.slots_left = 0, SLOTS_MAX
+
+    def hold(
+        self, held: Mapping[str, Any], name: str, value: object, path: str, depth: int
+    ) -> None:
+        """Go into it; and know that it is to stand there still."""
+        if self.may_hold(value):
+            if self.anchors(value):
+                self._layout.children.append((held, name, value))
+            self.go_into(value, path, depth)
+
+    # --- what they hold ---------------------------------------------------------------------------
+
+    def may_hold(self, value: object, depth: int = 0) -> bool:
+        kind = type(value)
+        if kind in PLAIN or issubclass(kind, ModuleType):
+            return False
+        if issubclass(kind, Tensor):
+            return bool(held_by(value) or hooks_of(value)) or is_trained(value)  # type: ignore[arg-type]
+        if kind is numpy.ndarray:
+            return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
+        if module_of(kind).startswith(_OURS) or handles.is_one(kind):
+            return False
+        if self._is_container(kind):
+            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+                return bool(self._crowd_in(value))
+            return any(self.may_hold(entry, depth + 1) for entry in held_in(value))
+        if kind in _FUNCTIONS or issubclass(kind, nn.Module):
+            return True
+        if self.is_own(kind) or issubclass(kind, type) or self.is_moving(value):
+            return True
+        return bool(held_by(value)) or self._may_count(kind) or self._may_get(kind)
+
+    def _may_count(self, kind: type) -> bool:
+        """Whether an object of that kind is a library's, and may keep how it was used."""
+        return _is_state(kind) or bool(self._counted_by(kind))
+
+    def _may_get(self, kind: type) -> bool:
+        """Whether the script may hang something on such an object that has no attribute yet."""
+        return bool(self._source.by_others) and issubclass(kind, threading.local)
+
+    def anchors(self, value: object, depth: int = 0) -> bool:
+        """Whether another object in its place may hold other variables of the script's. Others come
+        and go with each step."""
+        kind = type(value)
+        if self._is_container(kind):
+            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+                return bool(self._crowd_in(value))
+            return any(self.anchors(entry, depth + 1) for entry in held_in(value))
+        if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
+            return True
+        return bool(self._counted_by(kind))
+
+    def is_moving(self, value: object) -> bool:
+        """Whether it changes with no store to what holds it, and is no container."""
+        return is_generator(value) or self._layout.things.moves(value) or is_trained(value)
+
+    def go_into(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
+    ) -> None:
+        """What may hold something of the script's, below `value`; each once.
+
+        grown: attributes that a library's object that holds it makes out of what they were
+
+        What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
+        and no tree of many objects is to be in the way of all else.
+        """
+        of_library = self._is_container(type(value)) or _is_state(type(value))
+        if depth >= _DEEP or (grown is not None and of_library):
+            self._last.append((self.at, (value, path, depth, grown)))
+        else:
+            self._look_into(value, path, depth, grown)
+
+    def go_into_last(self) -> None:
+        while self._last:
+            self.at, last = self._last.popleft()
+            self._look_into(*last)
+
+    def _look_into(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None
+    ) -> None:
+        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
+            return
+        if self.seen_before(value):
+            return
+        kind = type(value)
+        if self._is_container(kind):
+            self._entries(value, path, depth, grown)
+        elif kind is FunctionType:
+            self._function(value, path, depth)  # type: ignore[arg-type]
+        elif kind in BOUND:
+            self._method(value, path, depth)
+        elif kind is CACHE:
+            self._object_of_others(value, path, depth)
+            self.caches.append((self.at, path, value))
+            for one in results_of(value):
+                self.go_into(one, f"{path}()", depth + 1)
+        elif issubclass(kind, functools.partial):
+            self.hung_on(value, held_by(value), path)
+            for one in (value.func, value.args, value.keywords):  # type: ignore[attr-defined]
+                self.go_into(one, path, depth + 1)
+        elif issubclass(kind, type):
+            self._class(value, depth)  # type: ignore[arg-type]
+        elif issubclass(kind, nn.Module):
+            self._module_of_torch(value, path, depth)  # type: ignore[arg-type]
+        elif self.is_own(kind):
+            self._attributes(value, path, depth)
+        elif issubclass(kind, Tensor):
+            self._tensor(value, path, depth)  # type: ignore[arg-type]
+        else:
+            self._object_of_others(value, path, depth, grown)
+
+    def _entries(self, container: Any, path: str, depth: int, grown: frozenset[str] | None) -> None:
+        if len(container) > _SMALL:
+            self._crowd(container, path, depth)
+            return
+        if not isinstance(container, tuple | frozenset):
+            self._layout.sizes.append((container, len(container)))
+        named = container.items() if isinstance(container, dict) else enumerate(container)
+        for number, (name, entry) in enumerate(list(named)):
+            if self.may_hold(entry):
+                below = f"{path}[{name!r}]" if type(name) in PLAIN else f"{path}[{number}]"
+                if isinstance(container, set | frozenset):
+                    self._part(entry, below, depth + 1)
+                    continue
+                if self.is_moving(entry):
+                    self.outside(self.slot(below, container, name, entry))
+                self.go_into(entry, below, depth + 1, grown)
+        for number, key in enumerate(keys_of(container)):
+            self._part(key, f"{path}.keys()[{number}]", depth + 1)
+
+    def _crowd(self, container: Any, path: str, depth: int) -> None:
+        """Of objects that are too many to be looked at one by one."""
+        if names := self._crowd_in(container):
+            crowd = {"crowd": Crowd(container, names, held_by)}
+            first = min(map(min, names.values()))
+            self.outside(self.slot(f"{path}[...].{first}", crowd, "crowd", None))
+            for kind in sorted(names, key=attrgetter("__qualname__")):
+                self.go_into(kind, kind.__name__, depth + 1)
+
+    def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
+        """Classes of what a large container has, with the names of what counts there."""
+        seen = () if isinstance(container, set | frozenset) else seen_of(container)
+        return {kind: names for kind, names in self._counts_in(seen, 0).items() if names}
+
+    def _counts_in(self, objects: Iterable[object], depth: int) -> dict[type, set[str]]:
+        """By class: what is stored to after the set-up, and what holds generators of random
+        numbers, or objects of which something counts."""
+        found: dict[type, set[str]] = {}
+        below: list[tuple[type, str, object]] = []
+        for one in objects:
+            kind = type(one)
+            if is_generator(one):
+                found[kind] = {"state"}
+            elif self.is_own(kind) and not issubclass(kind, nn.Module):
+                known = found.setdefault(kind, self._stored_by(kind))
+                known |= self._source.by_others & held_by(one).keys()
+                below += [(kind, name, value) for name, value in held_by(one).items()]
+        found = {kind: self._that_count(kind, names) for kind, names in found.items()}
+        inner: dict[type, set[str]] = {}
+        if below and depth < CROWD_DEPTH_MAX:
+            inner = self._counts_in([value for _, _, value in below], depth + 1)
+        for kind, name, value in below:
+            if inner.get(type(value)) and f".{name}" not in self._source.clocks:
+                found[kind].add(name)
+        return inner | found
+
+    def varies(self, name: str, value: object) -> bool:
+        """Whether what code reads by that name may be another later: an attribute, or a global."""
+        if name in self._source.attributes.keys() | self._source.globals | self._trained:
+            return True
+        kind = type(value)
+        if issubclass(kind, (*TRAINED, nn.Parameter)) or self.is_moving(value):
+            return kind not in _FUNCTIONS and kind is not CACHE
+        return name in self._source.changed and changes_in_place(value)
+
+    def _stored_by(self, kind: type) -> set[str]:
+        """By methods of its own; and by others, as far as the class knows of it."""
+        own = [one for one in kind.__mro__ if self.is_own(one)]
+        known = set[str]().union(*(vars(one) for one in own), slots_of(kind))
+        stored = (self._source.by_class.get(one.__name__, set()) for one in own)
+        return (self._source.by_others & known).union(*stored)
+
+    def _that_count(self, kind: type, names: set[str]) -> set[str]:
+        left = names - self._temporary(kind, names)
+        return {one for one in left if f".{one}" not in self._source.clocks}
+
+    def _attributes(self, owner: object, path: str, depth: int) -> None:
+        """Of an object of the script's own class."""
+        self._objects += 1
+        kind, held = type(owner), held_by(owner)
+        self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
+        self.go_into(kind, kind.__name__, 0)
+        counting = self._counting(kind, slots_of(kind))
+        for name in sorted(slots_of(kind)):
+            slot = self.slot(f"{path}.{name}", owner, name, None)
+            value = value_of(slot)
+            if name in counting or self.is_moving(value) or self._is_handed(name, value):
+                self.outside(slot)
+            self.go_into(value, f"{path}.{name}", depth + 1)
+        self._layout.sizes.append((held, len(held)))
+        counting = self._counting(kind, held)
+        for name, value in list(held.items()):
+            below = f"{path}.{name}"
+            if type(name) is not str or self._is_clock(below, value, kind):
+                continue
+            counts = name in counting or self.is_moving(value) or self._is_handed(name, value)
+            of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
+            of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
+            if counts and not of_torch and self.is_variable(value):
+                self.outside(self.slot(below, held, name, value))
+            self.hold(held, name, value, below, depth + 1)
+        if self._layout.things.is_own_container(owner):
+            for number, entry in enumerate(entries_of(owner)[:_SMALL]):
+                self._part(entry, f"{path}[{number}]", depth + 1)
+
+    def _class(self, kind: type, depth: int) -> None:
+        """Attributes of the class itself, and what its functions keep. What it is known by does not
+        depend on where it was found."""
+        at = self.at
+        for one in kind.__mro__:
+            if not self.is_own(one) or (one is not kind and self.seen_before(one)):
+                continue
+            self.at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
+            held: Mapping[str, Any] = vars(one)
+            counting = self._counting(one, held)
+            self._layout.sizes.append((held, len(held)))
+            for name, value in list(held.items()):
+                if name.startswith("__") and name.endswith("__") and not callable(value):
+                    continue
+                function = function_in(value)
+                counts = name in counting or self.is_moving(value)
+                counts = counts or self._is_handed(name, value)
+                counts = counts and (function is None or name in self._by_others)
+                if counts and self.is_variable(value):
+                    slot = self.slot(f"{one.__name__}.{name}", held, name, value)
+                    slot.of = one
+                    self.outside(slot)
+                if function is not None:
+                    self.go_into(function, f"{one.__name__}.{name}", depth + 1)
+                else:
+                    self.hold(held, name, value, f"{one.__name__}.{name}", depth + 1)
+        for made in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+            self.go_into(made.default_factory, f"{kind.__name__}.{made.name}", depth + 1)
+        if type(kind) is not type and self.is_own(type(kind)):
+            self.go_into(type(kind), type(kind).__name__, depth + 1)
+        self.at = at
+
+    def _function(self, value: FunctionType, path: str, depth: int) -> None:
+        """What one of the script's closes over, its attributes and its defaults; also behind a
+        decorator."""
+        held = held_by(value)
+        if (inner := held.get("__wrapped__")) is not None:
+            self.go_into(inner, path, depth)
+        if not self._is_own_file(value.__code__.co_filename):
+            self._closed_over(value, path, depth)
+            return
+        at, self.at = self.at, at_of(value.__code__)
+        code, name = value.__code__, value.__name__
+        for free, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            self._cell(free, cell, scope_of(code), depth)
+        self.hung_on(value, held, name)
+        for default in ("__defaults__", "__kwdefaults__"):
+            kept = getattr(value, default) or ()
+            entries = kept.values() if isinstance(kept, dict) else kept
+            if any(self._may_change(one) for one in entries):
+                self.outside(self.slot(f"defaults of {name}", value, default, kept))
+            for number, one in enumerate(entries):
+                self._part(one, f"defaults of {name}[{number}]", depth + 1)
+        self.at = at
+
+    def _closed_over(self, value: FunctionType, path: str, depth: int) -> None:
+        """By a function of others: what of the script's it was made with, as a registry has it."""
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):
+                content = cell.cell_contents
+                if self._holds_own(content):
+                    self.go_into(content, path, depth + 1)
+
+    def _method(self, value: Any, path: str, depth: int) -> None:
+        """Its function, and what it belongs to, which nothing else may hold."""
+        owner = value.__self__
+        self.go_into(getattr(value, "__func__", None), path, depth)
+        self._part(owner, path, depth)
+
+    def _part(self, value: object, path: str, depth: int) -> None:
+        """What lies where nothing can be stored by a name."""
+        if self.is_moving(value):
+            self.outside(self.slot(path, {"self": value}, "self", value))
+        if self.may_hold(value):
+            self.go_into(value, path, depth)
+
+    def _cell(self, name: str, cell: CellType, scope: Scope, depth: int) -> None:
+        if id(cell) in self._seen or name in scope.clocks or name == "__class__":
+            return
+        self._seen.add(id(cell))
+        self._held.append(cell)
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return
+        if self.is_variable(content):
+            self.outside(self.slot(name, cell, name, content))
+        if self.may_hold(content):
+            self.go_into(content, name, depth)
+
+    def _module_of_torch(self, value: nn.Module, path: str, depth: int) -> None:
+        """Attributes and hooks of it, and of the modules in it."""
+        found: list[tuple[str, nn.Module | None]] = [(path, value)]
+        while found and self._objects < OBJECTS_MAX:
+            below, part = found.pop()
+            if part is None or (part is not value and self.seen_before(part)):
+                continue
+            if self.is_own(type(part)):
+                self._attributes(part, below, depth)
+            else:
+                held = held_by(part)
+                self.hung_on(part, held, below)
+                for name, one in list(held.items()):
+                    if self.is_own(type(one)) and not issubclass(type(one), nn.Module):
+                        self.hold(held, name, one, f"{below}.{name}", depth + 1)
+            self._hooks(part, below, depth)
+            for name, tensor in tensors_of(part).items():
+                if tensor is not None:
+                    self._tensor(tensor, f"{below}.{name}", depth)
+            found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
+
+    def _tensor(self, value: Tensor, path: str, depth: int) -> None:
+        """What the script has hung on it, and what it calls as its gradient comes."""
+        held = held_by(value)
+        if held or self._source.by_others:
+            self.hung_on(value, held, path)
+        for name, one in list(held.items()):
+            if self.is_own(type(one)):
+                self.hold(held, name, one, f"{path}.{name}", depth + 1)
+        for number, hook in enumerate(hooks_of(value)):
+            self.go_into(hook, f"{path}'s hook {number}", depth + 1)
+
+    def _hooks(self, owner: object, path: str, depth: int) -> None:
+        """Of a module or an optimizer: torch has each kind in a dict or a list of its own, a hook
+        for communication with what it is given."""
+        for name, hooks in list(held_by(owner).items()):
+            if name.endswith("_hooks") and isinstance(hooks, dict | list) and hooks:
+                for hook in list(hooks.values() if isinstance(hooks, dict) else hooks):
+                    for one in hook if type(hook) is tuple else (hook,):
+                        self.go_into(one, f"{path}'s hook", depth + 1)
+
+    def _object_of_others(
+        self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
+    ) -> None:
+        """Of a class that is not the script's: what the script has hung on it, and the objects of
+        the script's that it has. grown: as in `_go_into`"""
+        held = held_by(value)
+        self.hung_on(value, held, path)
+        self._kept_by_library(value, held, path, depth, grown)
+        kind: Any = type(value)
+        within = (grown or frozenset()) | grown_in(kind) if is_of_library(kind) else grown
+        self._hooks(value, path, depth)
+        self._objects += 1
+        is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
+        for name, one in [*held.items(), *in_slots(value)]:
+            if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
+                self.outside(self.slot(f"{path}.{name}", held, name, one))
+            if within and name in within and type(one) in _CONTAINER_TYPES and not one:
+                self._layout.sizes.append((one, 0))  # Objects may come into it.
+            if is_made_of or self._holds(one, self._is_inside):
+                if name in held and self._grown_in(one, within):
+                    self._layout.children.append((held, name, one))  # Others come in its place.
+                self.go_into(one, f"{path}.{name}", depth + 1, within)
+        for key, one in self._layout.things.inside(value):
+            self._part(one, f"{path}[{key!r}]", depth + 1)
+
+    def _kept_by_library(
+        self,
+        owner: object,
+        held: dict[str, Any],
+        path: str,
+        depth: int,
+        grown: frozenset[str] | None,
+    ) -> None:
+        """Plain values in which an object of a library's keeps how it was used: calls counted. What
+        gives the batches has given those that come before.
+
+        grown: as in `_go_into`. In an object of such an object only what is made out of what it was
+        counts: nobody knows in which order a library's parts write and read all else.
+        """
+        kind: Any = type(owner)
+        if any(owner is one for one in self._loaders):
+            return
+        counted = self._counted_by(kind) if grown is None else self._grown_in(owner, grown)
+        if counted or grown is not None:  # What its class has a value for may be stored later.
+            self._layout.sizes.append((held, len(held)))
+        for name in sorted(counted & {*held, *slots_of(kind)}):
+            slot = self.slot(f"{path}.{name}", held if name in held else owner, name, None)
+            if self.is_variable(now_in(slot)):
+                self.outside(slot)
+            self._taken_in(now_in(slot), path, depth)
+
+    def _taken_in(self, table: object, path: str, depth: int) -> None:
+        """What the script stores to by names that a library's object has in a table of its own,
+        each in an object: `config.lr = 0.1`. And what lies in tables below."""
+        if type(table) is not dict or len(table) > _SMALL:
+            return
+        kinds = {*map(type, table.values())}
+        if not kinds or any(map(self._counted_by, kinds)):
+            self._layout.sizes.append((table, len(table)))
+        for name, one in list(table.items()):
+            counted = self._counted_by(type(one))
+            holds = any(type(held_by(one).get(below)) is dict for below in counted)
+            if counted and (holds or name in self._source.by_others):
+                self.hold(table, name, one, f"{path}.{name}", depth + 1)
+
+    def _counted_by(self, kind: type) -> Set[str]:
+        """Attributes in which an object of a library's keeps how it was used; of what only shows
+        it, those that the script asks for. Where loaders stand is known."""
+        if module_of(kind).startswith(_PARTS):
+            return frozenset()
+        if only_shows(kind):
+            return stored_in(kind) & self._asked
+        return stored_in(kind) if is_closed(kind) else frozenset()
+
+    def _grown_in(self, value: object, grown: frozenset[str] | None) -> Set[str]:
+        """Of an object of such an object, what it has: see `_kept_by_library`."""
+        kind: Any = type(value)
+        if grown is None or not _is_state(kind):
+            return frozenset()
+        known = (grown | grown_in(kind)) & {*held_by(value), *slots_of(kind)}
+        return known - clocks_in(kind) if known else known
+
+    def _is_container(self, kind: type) -> bool:
+        """One of Python's, or of a library's made out of it; what the script makes out of one has
+        attributes, too."""
+        if kind in _CONTAINER_TYPES:
+            return True
+        return issubclass(kind, CONTAINERS) and not self.is_own(kind)
+
+    def _is_inside(self, kind: type) -> bool:
+        """Whether what an object of others has of that kind is looked into: what is the script's
+        own, what batches are made of, and the objects of libraries that it is made of. Those that
+        give batches are loaders of other loops than these."""
+        own = self.is_own(kind) or kind in _FUNCTIONS
+        of_library = _is_state(kind) and not issubclass(kind, DataLoader)
+        return own or module_of(kind).startswith(_PARTS) or of_library
+
+    def _holds_own(self, value: Any) -> bool:
+        return self._holds(value, lambda kind: self.is_own(kind) or kind is FunctionType)
+
+    def _holds(self, value: Any, wanted: Callable[[type], bool], depth: int = 0) -> bool:
+        """Whether it is one of these, or a container of such."""
+        if not self._is_container(type(value)):
+            return wanted(type(value))
+        if depth > _NESTED_MAX or len(value) > _SMALL:
+            return False
+        return any(self._holds(one, wanted, depth + 1) for one in held_in(value))
+
+    def hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
+        """Attributes that the script stores on an object that is none of its own."""
+        if self._source.by_others and type(owner) is not ModuleType:
+            self._layout.sizes.append((held, len(held)))
+        stored = self._source.by_others & held.keys()
+        if type(owner) in _NAMESPACES:
+            stored |= {name for name, one in held.items() if self._is_handed(name, one)}
+        stored -= self._temporary(type(owner), stored)
+        if issubclass(type(owner), Optimizer):
+            stored -= OF_OPTIMIZERS
+        for name in sorted(stored):
+            is_clock = self._is_clock(f".{name}", held[name])
+            if not is_clock and self.is_variable(held[name]):
+                self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
+            self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
+
+    # --- the parts of that ------------------------------------------------------------------------
+
+    def slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
+        file, function, first = self.at
+        key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
+        by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
+        if by_hooks or any(value is obj for _, obj in self._tracked):
+            self._layout.tracked.append(key)
+        is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
+        target = name in self._source.targets
+        return Slot(key, owner, name, is_secret(path, value), target=target, is_asked=not is_dict)
+
+    def outside(self, slot: Slot) -> None:
+        if self.slots_left:
+            self.slots_left -= 1
+            self._layout.outside.append(slot)
+
+    def _counting(self, kind: type, names: Iterable[str]) -> set[str]:
+        """Attributes of such an object that are stored to after the set-up: any, if their names are
+        made up."""
+        found = {name for name in names if type(name) is str}
+        computed = {name: one.func for name, one in computed_in(kind).items() if name in found}
+        if not self._source.dynamic:
+            found &= self._source.attributes.keys()
+        found -= self._temporary(kind, found)
+        return found | {name for name, one in computed.items() if relies_on_more(one, self.varies)}
+
+    def _is_handed(self, name: object, value: object) -> bool:
+        """Whether it may be changed where no store to the attribute shows."""
+        known = is_handed(self._source, name) and name not in self._source.attributes
+        return known and changes_in_place(value)
+
+    def _temporary(self, kind: type, names: set[str]) -> set[str]:
+        """Those that are worth nothing between two steps: nobody reads them before they are written
+        anew, nor does the code of others that such an object has."""
+        brief = names & self._source.temporary
+        others = [one for one in kind.__mro__ if brief and not self.is_own(one)]
+        return worthless(brief, others)
+
+    def is_variable(self, value: object) -> bool:
+        if type(value) in PLAIN or is_generator(value):
+            return True
+        return entry_of(value, things=self._layout.things) is not NO_VALUE
+
+    def _may_change(self, value: object) -> bool:
+        """Whether it can be changed with no store to what holds it."""
+        if type(value) in PLAIN or self._layout.things.stays(value):
+            return False
+        return self.is_variable(value)
+
+    def tells_time(self, name: str, scope: Scope, value: object) -> bool:
+        """Whether a name holds the time, or something of the machine. Of an object that was made
+        with it, as a log in a folder of this run, that says little: it may hold anything."""
+        if name not in scope.clocks:
+            return False
+        return name in scope.apart or not self._may_keep(value)
+
+    def _is_clock(self, path: str, value: object, kind: type | None = None) -> bool:
+        """The same of an attribute, and of a part. kind: of the object that has it"""
+        last = path[path.rfind(".") :] if "." in path else path
+        if last not in self._source.clocks and not (kind and self._tells_in(kind, last[1:])):
+            return False
+        return last in self._source.apart or not self._may_keep(value)
+
+    def _may_keep(self, value: object) -> bool:
+        """Whether more than what it was made with may be in it."""
+        return self.is_own(type(value)) or self.is_moving(value)
+
+    def _tells_in(self, kind: type, name: str) -> bool:
+        own = [one.__name__ for one in kind.__mro__ if self.is_own(one)]
+        return name in self._source.told and tells_in(self._source, name, own)
+
+    def seen_before(self, value: object) -> bool:
+        if id(value) in self._seen:
+            return True
+        self._seen.add(id(value))
+        self._held.append(value)
+        return False
+
+
+def _is_state(kind: type) -> bool:
+    """Whether it is of a library, and may keep anything. Where loaders stand is known."""
+    return is_closed(kind) and not module_of(kind).startswith(_PARTS)

@@ -1,0 +1,145 @@
+"""Where the variables of a script are, for one place in it: what a search has found, and a capture
+reads.
+"""
+
+import ast
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from types import CellType, CodeType
+from typing import Any, NamedTuple
+
+from trainmover.state.kinds.attributes import goes_along
+from trainmover.state.script.things import Things
+from trainmover.state.script.values import NO_VALUE, Entry
+from trainmover.state.script.views import Views
+
+ABSENT: Any = object()
+NEVER: Any = object()
+NO_TYPES: frozenset[type] = frozenset()
+ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
+"""In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
+read by then."""
+PROCESS, LAYERS = "this process", "layers of "
+"""In the place of a file, of what is set for all of it; and in that of a name."""
+Place = list[Any]
+"""File, function and line of each of the script's frames, outermost first, and whether something is
+being collected there that no variable holds yet: by a comprehension, or as in `sum(map(...))`."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One variable. owner[name] is its value; a cell is its own owner.
+
+    key     file, function and path: what it is known by in another process
+    owner   what holds it: a dict or list, a cell, a function, or an object with slots; None: the
+            frame of a function
+    of      the class whose dict that is: only it can be stored to
+    at_end  counts only if the loop ends here
+    target  a loop stores to it, or to a part of it: it shows how far an iterator is
+    count   is such a target, and counts if it is no part of the batch
+    last    value that `entry` is of, if that is never changed in place
+    silent  types of which it has no entry, now that it was one of them
+    before  entry of the last value that may change in place
+    """
+
+    key: str
+    owner: Any
+    name: Any
+    secret: bool
+    at_end: bool = False
+    target: bool = False
+    count: bool = False
+    of: type | None = None
+    is_asked: bool = False
+    missing: bool = True
+    last: Any = NEVER
+    entry: Entry = NO_VALUE
+    silent: frozenset[type] = NO_TYPES
+    before: Entry = None
+
+
+@dataclass
+class Layout:
+    """Where the variables are, for one place in the script.
+
+    frames    slots of the locals of each frame, outermost first
+    outside   slots of all others
+    roots     of the objects that the search went through: in which frame, by which name
+    children  the others: what held them must hold them still
+    tracked   keys of what was reached from a tracked object, and goes with it
+    carried   slots of attributes of which some go with it: see `going`
+    rounds    of what loops around the fetch go through, and of what the statement that fetches has
+              read before: in which frame, the key, the expression, and who works it out
+    iterators  of the loops around the fetch: see `Stacked`
+    kinds     ids of the types that these may be of
+    sizes     of the dicts and lists that it looked through
+    """
+
+    things: Things
+    views: Views
+    frames: list[list[Slot]] = field(default_factory=list)
+    outside: list[Slot] = field(default_factory=list)
+    roots: list[tuple[int, str, object]] = field(default_factory=list)
+    children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
+    sizes: list[tuple[Any, int]] = field(default_factory=list)
+    place: Place = field(default_factory=list)
+    tracked: list[str] = field(default_factory=list)
+    carried: list[Slot] = field(default_factory=list)
+    rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
+    iterators: list["Stacked"] = field(default_factory=list)
+    kinds: Set[int] = frozenset()
+    uses: int = 0
+
+
+class Stacked(NamedTuple):
+    """The iterator of a loop.
+
+    frame  in which it lies on the stack, and `level` there
+    line   where the loop begins
+    known  the very one, if variables were found in it
+    """
+
+    key: str
+    frame: int
+    level: int
+    line: int
+    known: object
+
+
+def now_in(slot: Slot) -> Any:
+    """What it holds; ABSENT: nothing. Where each step does this, it is written out there."""
+    return value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+
+
+def going(carried: Iterable[Slot]) -> list[str]:
+    """Keys of those of which the value, as it is now, is sent."""
+    values = [(slot.key, now_in(slot)) for slot in carried]
+    return [key for key, value in values if value is ABSENT or goes_along(value)]
+
+
+def value_of(slot: Slot) -> Any:
+    """Of one whose owner is no dict."""
+    owner, kind = slot.owner, type(slot.owner)
+    if kind is CellType:
+        try:
+            return owner.cell_contents
+        except ValueError:
+            return ABSENT
+    if kind in (list, tuple, deque):
+        return owner[slot.name] if slot.name < len(owner) else ABSENT
+    try:
+        return object.__getattribute__(owner, slot.name)
+    except AttributeError:
+        return ABSENT
+
+
+def short(path: str) -> str:
+    """The same on all machines, wherever the script lies there."""
+    return os.sep.join(path.split(os.sep)[-2:])
+
+
+def at_of(code: CodeType) -> tuple[str, str, int]:
+    first = 0 if code.co_name == "<module>" else code.co_firstlineno
+    return short(code.co_filename), code.co_name, first
