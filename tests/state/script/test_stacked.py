@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from trainmover.state.script.code.liveness import live_at
 from trainmover.state.script.code.stacked import iterator_at, levels
-from trainmover.state.script.things import ITERATORS
+from trainmover.state.script.things import ITERATORS, Things
+from trainmover.state.script.values import entry_of
 
 KINDS = {*map(id, ITERATORS)}
 PLACES = {
@@ -193,3 +195,16 @@ def test_a_loop_that_begins_anew_before_each_fetch_is_where_it_was(tmp_path: Pat
     assert [one.name for one in job.differences(joiner=2, rank=7)] == [
         "the place in reversed([0, 0])"
     ]
+
+
+@pytest.mark.parametrize("made", [iter, lambda one: iter((*one,)), reversed, zip])
+def test_what_comes_next_counts_and_what_has_been_does_not(made: Callable[[Any], Any]) -> None:
+    def entry(values: list[float]) -> Any:
+        iterator = made(values)
+        next(iterator)
+        return entry_of(iterator, things=Things())
+
+    if made is reversed:
+        assert entry([0.5, 1.0, 2.0]) == entry([0.5, 1.0, 3.0]) != entry([1.5, 1.0, 2.0])
+    else:
+        assert entry([0.5, 1.0, 2.0]) == entry([1.5, 1.0, 2.0]) != entry([0.5, 1.0, 3.0])

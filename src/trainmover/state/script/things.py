@@ -86,6 +86,8 @@ _PLACED = (
     *(type(reversed(empty)) for empty in (_EMPTY[0], _EMPTY[5], deque[int]())),
 )
 """Iterators that tell how much is left."""
+_STEPS: dict[type, int] = {type(iter([])): 1, type(iter(())): 1, type(reversed([])): -1}
+_COMING = 64
 _MADE_OF_OTHERS: tuple[type, ...] = (
     *(map, filter, zip, enumerate),
     *(one for one in vars(itertools).values() if isinstance(one, type)),
@@ -399,7 +401,13 @@ def _partial(value: "functools.partial[Any]", inside: Inside) -> Any:
 
 
 def _placed(value: Any, inside: Inside) -> Any:
-    return operator.length_hint(value)
+    """How much is left; of a list or a tuple also what comes next, if it is plain."""
+    left, step = operator.length_hint(value), _STEPS.get(type(value), 0)
+    if not left or not step:
+        return left
+    _, (whole,), at = value.__reduce__()
+    coming = whole[at : at + _COMING] if step > 0 else whole[max(0, at - _COMING) : at + 1]
+    return [left, inside([one if type(one) in _PLAIN else None for one in coming])]
 
 
 def _others(value: Any, inside: Inside) -> Any:
