@@ -19,7 +19,6 @@ from torch import Tensor
 from trainmover.errors import UserError
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script import handles
-from trainmover.state.script.handles import OVER_BATCHES
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples
@@ -226,7 +225,7 @@ class JobBatches:
     def told(self) -> tuple[str, str]:
         """As a handle: by the loop it is of."""
         name = self._batches.known_as()
-        return name and OVER_BATCHES + name, OVER_BATCHES + name
+        return name and handles.OVER_BATCHES + name, handles.OVER_BATCHES + name
 
     @property
     def drawn(self) -> int:

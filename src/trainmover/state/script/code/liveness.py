@@ -25,7 +25,7 @@ _READS = {
     "LOAD_FROM_DICT_OR_GLOBALS",
 }
 _WRITES = {"STORE_FAST", "DELETE_FAST", "STORE_NAME", "DELETE_NAME", "STORE_FAST_STORE_FAST"}
-_GOES_ON_ELSEWHERE = {
+GOES_ON_ELSEWHERE = {
     "JUMP_FORWARD",
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
@@ -39,8 +39,8 @@ _BEFORE_LOOP = frozenset(
 """Between the making of an iterator and its loop."""
 _COLLECTS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
 _NEXT = frozenset({"next", "__next__"})
-_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
-_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
+JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
 
 Span = tuple[int, int, int, int]
@@ -252,11 +252,11 @@ class _Flow:
     def _next(self, number: int) -> Iterator[int]:
         """What may come after it; of a `for` the next round first."""
         one = self._instructions[number]
-        if one.opname in _ENDS:
+        if one.opname in ENDS:
             return
-        if one.opname not in _GOES_ON_ELSEWHERE and number + 1 < len(self.ops):
+        if one.opname not in GOES_ON_ELSEWHERE and number + 1 < len(self.ops):
             yield number + 1
-        if one.opcode in _JUMPS and one.argval in self.at:
+        if one.opcode in JUMPS and one.argval in self.at:
             yield self.at[one.argval]
 
     def _handlers(self, code: CodeType) -> Iterator[tuple[int, int]]:

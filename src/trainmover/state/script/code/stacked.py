@@ -16,14 +16,13 @@ from functools import cache, lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from trainmover.state.script.code.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
+
 _WORD = struct.Struct("N")
 _KIND = object.__basicsize__ - _WORD.size
 """Bytes from an object's address to its type."""
 _IN_FRAME, _IN_MEMORY = range(16, 64, _WORD.size), range(32, 160, _WORD.size)
 """Where in a frame the address of its memory may stand, and in that the first variable."""
-_ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
-_GOES_ON_ELSEWHERE = {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
-_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
 
 def iterator_at(frame: FrameType, level: int, kinds: Set[int]) -> Any:
@@ -84,9 +83,9 @@ def _depths(code: CodeType) -> Iterator[tuple[dis.Instruction, int]]:
         for handler in handlers:
             if handler.start <= one.offset < handler.end:
                 coming.append((at[handler.target], handler.depth + handler.lasti + 1))
-        if one.opcode in _JUMPS and one.argval in at:
+        if one.opcode in JUMPS and one.argval in at:
             coming.append((at[one.argval], depth + _effect(one, jump=True)))
-        if one.opname not in _ENDS and one.opname not in _GOES_ON_ELSEWHERE:
+        if one.opname not in ENDS and one.opname not in GOES_ON_ELSEWHERE:
             coming.append((number + 1, depth + _effect(one, jump=False)))
 
 

@@ -2,8 +2,7 @@
 
 import array
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.source import Source
-from trainmover.state.script.things import slots_of
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.modules import TABLES
 
@@ -38,12 +36,6 @@ def keys_of(container: Any) -> list[Any]:
 
 def held_in(container: Any) -> list[Any]:
     return [*entries_of(container), *keys_of(container)]
-
-
-def in_slots(value: object) -> Iterator[tuple[str, Any]]:
-    for name in sorted(slots_of(type(value))):
-        with suppress(AttributeError):
-            yield name, object.__getattribute__(value, name)
 
 
 def function_in(value: object) -> object | None:

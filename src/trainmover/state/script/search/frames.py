@@ -37,7 +37,7 @@ from trainmover.state.script.search.contents import (
     flattened,
     is_looked_at,
 )
-from trainmover.state.script.search.inside import Inside
+from trainmover.state.script.search.inside import NESTED_MAX, SMALL, Inside
 from trainmover.state.script.search.layout import (
     BEFORE,
     LAYERS,
@@ -61,8 +61,6 @@ from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import entry_of
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import global_hooks
-
-_SMALL, _NESTED_MAX = 64, 3
 
 
 class Search:
@@ -91,12 +89,12 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._found = 0  # Variables that the tracked objects until now have.
         own = [one for module in modules for one in vars(module).values() if type(one) is type]
-        self._kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
+        kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(is_looked_at, source)
         things = Things(untracked, is_own, looked_at, first)
-        self._layout = Layout(things, views, kinds=self._kinds)
+        self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
             self._layout, source, is_own_file, is_own, self._tracked, self._loaders
         )
@@ -255,7 +253,7 @@ class Search:
         level_of = levels(code) if live.loops else {}
         for offset, span in live.loops:
             level = level_of.get(offset)
-            value = None if level is None else iterator_at(frame, level, self._kinds)
+            value = None if level is None else iterator_at(frame, level, self._layout.kinds)
             if level is None or value is None or not self._is_followed(value):
                 continue
             over = next(rounds.at(code.co_filename, {span}), None) if span else None
@@ -271,8 +269,8 @@ class Search:
         """Objects of the script's classes that it draws from."""
         if self._inside.is_own(type(iterator)):
             yield iterator
-        elif depth < _NESTED_MAX:
-            for _, one in self._layout.things.inside(iterator)[:_SMALL]:
+        elif depth < NESTED_MAX:
+            for _, one in self._layout.things.inside(iterator)[:SMALL]:
                 parts = one if type(one) is tuple else (one,)
                 for part in parts:
                     yield from self._own_in(part, depth + 1)

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import (
     CellType,
     FunctionType,
@@ -50,7 +50,6 @@ from trainmover.state.script.search.contents import (
     entries_of,
     function_in,
     held_in,
-    in_slots,
     is_handed,
     is_trained,
     keys_of,
@@ -71,6 +70,7 @@ from trainmover.state.script.things import (
     held_by,
     is_closed,
     results_of,
+    slots_in,
     slots_of,
 )
 from trainmover.state.script.untracked import TRAINED
@@ -81,7 +81,7 @@ SLOTS_MAX = 512
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
-_SMALL, _NESTED_MAX = 64, 3
+SMALL, NESTED_MAX = 64, 3
 _OURS = __name__.partition(".")[0]
 _CONTAINER_TYPES = frozenset(CONTAINERS)
 _NAMESPACES = (Namespace, SimpleNamespace)
@@ -157,7 +157,7 @@ class Inside:
         if module_of(kind).startswith(_OURS) or handles.is_one(kind):
             return False
         if self._is_container(kind):
-            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+            if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self.may_hold(entry, depth + 1) for entry in held_in(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module):
@@ -179,7 +179,7 @@ class Inside:
         and go with each step."""
         kind = type(value)
         if self._is_container(kind):
-            if depth >= _NESTED_MAX or len(value) > _SMALL:  # type: ignore[arg-type]
+            if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
                 return bool(self._crowd_in(value))
             return any(self.anchors(entry, depth + 1) for entry in held_in(value))
         if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
@@ -246,7 +246,7 @@ class Inside:
             self._object_of_others(value, path, depth, grown)
 
     def _entries(self, container: Any, path: str, depth: int, grown: frozenset[str] | None) -> None:
-        if len(container) > _SMALL:
+        if len(container) > SMALL:
             self._crowd(container, path, depth)
             return
         if not isinstance(container, tuple | frozenset):
@@ -346,7 +346,7 @@ class Inside:
                 self.outside(self.slot(below, held, name, value))
             self.hold(held, name, value, below, depth + 1)
         if self._layout.things.is_own_container(owner):
-            for number, entry in enumerate(entries_of(owner)[:_SMALL]):
+            for number, entry in enumerate(entries_of(owner)[:SMALL]):
                 self._part(entry, f"{path}[{number}]", depth + 1)
 
     def _class(self, kind: type, depth: int) -> None:
@@ -484,7 +484,7 @@ class Inside:
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
     ) -> None:
         """Of a class that is not the script's: what the script has hung on it, and the objects of
-        the script's that it has. grown: as in `_go_into`"""
+        the script's that it has. grown: as in `go_into`"""
         held = held_by(value)
         self.hung_on(value, held, path)
         self._kept_by_library(value, held, path, depth, grown)
@@ -493,7 +493,7 @@ class Inside:
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
-        for name, one in [*held.items(), *in_slots(value)]:
+        for name, one in [*held.items(), *sorted(slots_in(value).items(), key=itemgetter(0))]:
             if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
                 self.outside(self.slot(f"{path}.{name}", held, name, one))
             if within and name in within and type(one) in _CONTAINER_TYPES and not one:
@@ -516,7 +516,7 @@ class Inside:
         """Plain values in which an object of a library's keeps how it was used: calls counted. What
         gives the batches has given those that come before.
 
-        grown: as in `_go_into`. In an object of such an object only what is made out of what it was
+        grown: as in `go_into`. In an object of such an object only what is made out of what it was
         counts: nobody knows in which order a library's parts write and read all else.
         """
         kind: Any = type(owner)
@@ -534,7 +534,7 @@ class Inside:
     def _taken_in(self, table: object, path: str, depth: int) -> None:
         """What the script stores to by names that a library's object has in a table of its own,
         each in an object: `config.lr = 0.1`. And what lies in tables below."""
-        if type(table) is not dict or len(table) > _SMALL:
+        if type(table) is not dict or len(table) > SMALL:
             return
         kinds = {*map(type, table.values())}
         if not kinds or any(map(self._counted_by, kinds)):
@@ -584,7 +584,7 @@ class Inside:
         """Whether it is one of these, or a container of such."""
         if not self._is_container(type(value)):
             return wanted(type(value))
-        if depth > _NESTED_MAX or len(value) > _SMALL:
+        if depth > NESTED_MAX or len(value) > SMALL:
             return False
         return any(self._holds(one, wanted, depth + 1) for one in held_in(value))
 
