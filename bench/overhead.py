@@ -9,10 +9,10 @@ time of its steps, in all alike. A step takes 50 ms or more, as steps do. One ra
 ranks share cores, what trainmover computes comes out of the step itself; --ranks 4 on two cores
 shows how much.
 
-How much that is shows a second arm (`own_cost`), inside the ranks: our time on the main thread by
+How much that is is measured inside the ranks as well (`own_cost`): our time on the main thread by
 that thread's clock, our Python calls, and what all threads take more than under torchrun, for the
-example and for a model of 160 modules. Whatever a batch holds beyond a megabyte is hashed off the
-main thread, so it is in the last number alone.
+example, for the same in small, and for a model of 160 modules. Whatever a batch holds beyond a
+megabyte is hashed off the main thread, so it is in the last number alone.
 """
 
 import os
@@ -20,7 +20,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from bench import own_cost, result
@@ -69,15 +68,15 @@ def main() -> int:
     claims = [*judge(step_ms), *own_cost.judge(costs)]
     table = [*tabulated(step_ms), "", *own_cost.tabulated(costs)]
     where = result.setting(loads)
-    raw = {"step_ms": step_ms, "own": {script: asdict(cost) for script, cost in costs.items()}}
+    raw = {"step_ms": step_ms, "own": own_cost.raw(costs)}
     path = result.write("overhead", claims, table, where, raw, quick=options.quick)
     return result.say("overhead", claims, [*table, f"written to {path}"], as_json=options.json)
 
 
-def own_costs(ranks: int, steps: int) -> dict[str, own_cost.Cost]:
-    """Of every script of the second arm."""
+def own_costs(ranks: int, steps: int) -> list[own_cost.Cost]:
+    """Of every script inside the ranks."""
     ours, bare = starter("trainmover", ranks), starter("torchrun", ranks)
-    return {script: own_cost.measured(script, ours, bare, steps) for script in own_cost.SCRIPTS}
+    return [own_cost.measured(arm, ours, bare, steps) for arm in own_cost.ARMS]
 
 
 def timed(started_by: Sequence[str], size: Sequence[str]) -> float:

@@ -1,6 +1,6 @@
 """What trainmover takes of each rank's processor, measured inside: see `own_time`.
 
-Of every script two runs. Ours: first steps in which our time on the main thread is taken, and that
+Of every arm two runs. Ours: first steps in which our time on the main thread is taken, and that
 of all threads of the process, then steps in which our Python calls are counted, which takes time of
 its own. And one under torchrun, for what all threads take more.
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,15 +29,23 @@ COUNTED_STEPS = 24
 
 
 @dataclass(frozen=True)
-class Most:
-    """What a step may take. calls: None: no claim."""
+class Arm:
+    """A script of `own_time`, with flags, and what a step of it may take. None: no claim."""
 
-    ms: float
-    calls: int | None
+    script: str
+    said: str
+    ms: float | None = None
+    calls: int | None = None
+    flags: tuple[str, ...] = ()
 
 
-SCRIPTS = {"gpt": Most(0.5, 450), "modules": Most(1.0, None)}
-SAID = {"gpt": "examples/gpt.py", "modules": "160 modules with 159 buffers"}
+ARMS = (
+    Arm("gpt", "examples/gpt.py", ms=0.5, calls=450),
+    Arm("gpt", "the same, so small that caches keep us", flags=("--dim", "32", "--context", "8")),
+    Arm("modules", "160 modules with 159 buffers", ms=1.0),
+)
+"""Steps of the first wipe the processor's caches, as work on a CPU does; those of the second leave
+them alone, as work on an accelerator does. We do the same in both."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one script. more_ms: what all threads take more than under torchrun."""
+    """Of one arm. more_ms: what all threads take more than under torchrun."""
 
     own_ms: float
     calls: float
@@ -61,9 +69,9 @@ class Cost:
     functions: dict[str, float]
 
 
-def measured(script: str, ours: Sequence[str], bare: Sequence[str], steps: int) -> Cost:
+def measured(arm: Arm, ours: Sequence[str], bare: Sequence[str], steps: int) -> Cost:
     """ours, bare: module and flags that start a script on some ranks."""
-    under_ours, under_bare = spent(ours, script, steps), spent(bare, script, steps)
+    under_ours, under_bare = spent(ours, arm, steps), spent(bare, arm, steps)
     more_ms = under_ours.all_ms - under_bare.all_ms
     return Cost(under_ours.own_ms, under_ours.calls, more_ms, under_ours.functions)
 
@@ -92,7 +100,7 @@ def launch(arguments: Sequence[str], here: str, **more: str) -> None:
     )
 
 
-def spent(started_by: Sequence[str], script: str, steps: int) -> Spent:
+def spent(started_by: Sequence[str], arm: Arm, steps: int) -> Spent:
     """Of one run, over all ranks. Raises CalledProcessError if it fails."""
     until = own_time.FIRST_STEPS + steps
     with tempfile.TemporaryDirectory(prefix="bench-own-") as here:
@@ -100,7 +108,8 @@ def spent(started_by: Sequence[str], script: str, steps: int) -> Spent:
         installed.mkdir()
         copy = shutil.copy(own_time.__file__, installed)
         size = ["--steps", str(until + COUNTED_STEPS), "--batch", str(BATCH)]
-        launch([*started_by, str(copy), script, *size], here, BENCH_CALLS_FROM=str(until))
+        script = [str(copy), arm.script, *arm.flags, *size]
+        launch([*started_by, *script], here, BENCH_CALLS_FROM=str(until))
         lines = [_numbers(path) for path in Path(here).glob("own.*.steps")]
         named = next(Path(here).glob("own.*.functions")).read_text()
     timed = [step for rank in lines for step in _each_step(rank, own_time.FIRST_STEPS, until)]
@@ -123,23 +132,28 @@ def _each_step(lines: list[list[int]], first: int, until: int | None = None) -> 
     return [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
 
 
-def judge(costs: dict[str, Cost]) -> list[Claim]:
-    """Of every script."""
+def raw(costs: Sequence[Cost]) -> dict[str, object]:
+    """As a result keeps it."""
+    return {arm.said: asdict(cost) for arm, cost in zip(ARMS, costs, strict=True)}
+
+
+def judge(costs: Sequence[Cost]) -> list[Claim]:
+    """Of every arm."""
     claims = []
-    for script, cost in costs.items():
-        most = SCRIPTS[script]
-        said = f"of the main thread a step, {SAID[script]}"
-        claims.append(Claim(f"our time {said}", cost.own_ms, "ms", most.ms))
-        if most.calls is not None:
-            claims.append(Claim(f"our Python calls {said}", cost.calls, "calls", most.calls))
+    for arm, cost in zip(ARMS, costs, strict=True):
+        said = f"of the main thread a step, {arm.said}"
+        if arm.ms is not None:
+            claims.append(Claim(f"our time {said}", cost.own_ms, "ms", arm.ms))
+        if arm.calls is not None:
+            claims.append(Claim(f"our Python calls {said}", cost.calls, "calls", arm.calls))
     return claims
 
 
-def tabulated(costs: dict[str, Cost]) -> list[str]:
-    """What it takes, and which of our functions are called most."""
+def tabulated(costs: Sequence[Cost]) -> list[str]:
+    """What it takes."""
     lines = ["| a step and rank | ours, main thread | Python calls | more, all threads |"]
     lines += ["|---|---|---|---|"]
-    for script, cost in costs.items():
+    for arm, cost in zip(ARMS, costs, strict=True):
         numbers = f"{cost.own_ms:.2f} ms | {cost.calls:.0f} | {cost.more_ms:.1f} ms"
-        lines.append(f"| {SAID[script]} | {numbers} |")
+        lines.append(f"| {arm.said} | {numbers} |")
     return lines
