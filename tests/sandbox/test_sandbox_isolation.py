@@ -50,6 +50,17 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     isolation.put_back()
 
 
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed modules, which are forgotten behind the test."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    for path in folder.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
 CHANGES = {
     "os.environ.pop('HOME', 0); os.environ['TM_X'] = '1'": lambda: dict(os.environ),
     "os.chdir('/')": os.getcwd,
@@ -200,16 +211,13 @@ def test_a_compiler_may_import_while_tensors_are_fake(
 
 
 def test_what_an_installed_module_sets_as_it_is_imported_stays(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delenv("TM_OWN", raising=False)
-    (folder / "tm_installed.py").write_text(
+    (site / "tm_installed.py").write_text(
         "import os, atexit, tm_in_turn\nos.environ['TM_LIBRARY'] = '1'\natexit.register(print)"
     )
-    (folder / "tm_in_turn.py").write_text("import sys; sys.path.append('/in-turn')")
+    (site / "tm_in_turn.py").write_text("import sys; sys.path.append('/in-turn')")
     noted = atexit._ncallbacks()
     run("import os; os.environ['TM_OWN'] = '1'; sys.path.append('/own'); import tm_installed")
     assert os.environ.pop("TM_LIBRARY") == "1"
@@ -218,7 +226,113 @@ def test_what_an_installed_module_sets_as_it_is_imported_stays(
     assert "/own" not in sys.path
     assert atexit._ncallbacks() == noted + 1
     atexit.unregister(print)
-    for name in ("tm_installed", "tm_in_turn"):
+
+
+LIBRARY = """
+import functools
+from collections import OrderedDict, deque
+
+class Shared:
+    state = {}
+    first = None
+    def __init__(self): self.__dict__ = self.state
+    @classmethod
+    def begin(cls, rank): cls.first = cls.other = rank
+
+class Single(type):
+    made = {}
+    def __call__(cls, *args):
+        return Single.made.setdefault(cls, super().__call__(*args))
+
+class One(metaclass=Single):
+    def __init__(self, rank): self.rank = rank
+
+class Held:
+    rank = None
+    def begin(self, rank): self.rank = rank
+
+class Aside(dict):
+    def keys(self): raise AssertionError
+    __iter__ = values = items = clear = update = keys
+
+@functools.cache
+def asked(): return RANK
+
+def once(rank): once.rank = rank
+once.rank = None
+
+def begin(rank):
+    global RANK, OTHER
+    RANK = OTHER = rank
+
+RANK = None
+HELD = Held()
+NAMED = {"inner": {"ranks": []}}
+ENTRIES, MET, LAST, ORDERED = ["one"], {1}, deque([1]), OrderedDict(one=1)
+ASIDE = Aside(one=1)
+"""
+KEEPS = {
+    "in a dict that all objects share": "lib.Shared().rank = rank",
+    "in a class": "lib.Shared.begin(rank)",
+    "as the only object of its class": "lib.One(rank)",
+    "in a module": "lib.begin(rank)",
+    "in a function": "lib.once(rank)",
+    "in an object of its own": "lib.HELD.begin(rank)",
+    "deep in containers": "lib.NAMED['inner']['ranks'].append(rank)",
+    "in a list": "lib.ENTRIES[:] = [rank]",
+    "in a set": "lib.MET.add(rank)",
+    "in a queue": "lib.LAST.append(rank)",
+    "in a dict that has an order": "lib.ORDERED[rank] = rank; lib.ORDERED.pop('one')",
+    "in a dict of its own kind": "dict.update(lib.ASIDE, one=2, two=rank)",
+    "in a cache": "lib.begin(rank); lib.asked()",
+}
+ASKED = """
+import tm_library as lib
+seen.append((
+    vars(lib.Shared()).copy(), vars(lib.Shared).get("first"), hasattr(lib.Shared, "other"),
+    [*lib.Single.made], lib.RANK, hasattr(lib, "OTHER"), lib.once.rank, lib.HELD.rank,
+    str(lib.NAMED), [*lib.ENTRIES], {*lib.MET}, [*lib.LAST], [*lib.ORDERED.items()],
+    sorted(dict.items(lib.ASIDE)), lib.asked.cache_info().currsize,
+))
+"""
+
+
+@pytest.mark.parametrize("keeps", KEEPS)
+def test_what_a_library_keeps_of_a_run_is_not_there_in_the_next(
+    run: Run, site: Path, keeps: str
+) -> None:
+    (site / "tm_library.py").write_text(LIBRARY)
+    for rank in (0, 1):
+        run(f"{ASKED}\nrank = {rank}\n{KEEPS[keeps]}")
+    run(ASKED)
+    assert SEEN[0] == SEEN[1] == SEEN[2]
+
+
+def test_what_an_import_gives_another_library_stays(run: Run, site: Path) -> None:
+    """Also where the run has stored to the same places before."""
+    (site / "tm_library.py").write_text(LIBRARY)
+    (site / "tm_plugin.py").write_text(
+        "import tm_library as lib\nlib.Shared.state['plugin'] = 1; lib.ENTRIES.append('plugin')\n"
+        "lib.MET.discard(1); lib.PLUGIN = True; lib.asked()"
+    )
+    kept = "lib.Shared.state['rank'] = 0; lib.ENTRIES.append(0); lib.begin(3); "
+    look = (
+        "seen.append((lib.Shared.state.copy(), [*lib.ENTRIES], {*lib.MET}, lib.PLUGIN, lib.RANK))"
+    )
+    run(f"import tm_library as lib; {kept}import tm_plugin; {kept}")
+    run(f"import tm_library as lib, tm_plugin; {look}")
+    [seen] = SEEN
+    assert seen == ({"plugin": 1}, ["one", "plugin"], set(), True, None)
+
+
+def test_a_part_of_a_library_that_a_run_has_loaded_stays_in_it(run: Run, site: Path) -> None:
+    (site / "tm_package").mkdir()
+    (site / "tm_package" / "__init__.py").touch()
+    (site / "tm_package" / "late.py").write_text("RANK = None")
+    run("import tm_package\nimport tm_package.late as late; late.RANK = 3")
+    run("import tm_package\nimport tm_package.late\nseen.append(tm_package.late.RANK)")
+    assert SEEN == [None]
+    for name in ("tm_package", "tm_package.late"):
         del sys.modules[name]
 
 

@@ -166,6 +166,7 @@ HABITS = [
     equal("libraries/metric", holds=(8, 25)),
     refused("libraries/metric_untracked"),
     equal("libraries/accumulation", holds=(9, 25)),
+    equal("libraries/rank_kept"),
     refused("libraries/accumulation_untracked", holds=(9, 25), ready_s=4),
     equal("models/counted_in_forward"),
     refused("variables/global_counter"),

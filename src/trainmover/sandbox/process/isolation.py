@@ -5,9 +5,10 @@
                and its own modules forgotten, its exit calls taken back, its processes ended
 
 What installed modules do as they are imported stays, as they do: a second import does nothing.
-Functions of theirs that the script's source patches by name are put back (`patches.py`). What else
-a run may have changed inside them (a class registered twice) cannot be seen from here. It shows
-when the script runs a second time, and that is done in the sandbox.
+What a run has them keep is put back (`libraries.py`), and so are functions of torch's that the
+script's source patches by name (`patches.py`). What else it may have changed (an operator that is
+registered twice) cannot be seen from here. It shows when the script runs a second time, and that is
+done in the sandbox.
 """
 
 import gc
@@ -19,6 +20,7 @@ import torch
 from trainmover.sandbox.process import modules
 from trainmover.sandbox.process.exit_calls import ExitCalls
 from trainmover.sandbox.process.imports import ImportWatch
+from trainmover.sandbox.process.libraries import Libraries
 from trainmover.sandbox.process.loggers import of_loggers
 from trainmover.sandbox.process.patches import Patches
 from trainmover.sandbox.process.remains import Remains
@@ -35,6 +37,7 @@ class Isolation:
     def __init__(self) -> None:
         self._settings: list[Setting] = [*of_python(), *of_loggers(), *of_torch()]
         self._patches = Patches()
+        self._libraries = Libraries()
         self._imports = ImportWatch(self._import_begins, self._import_ends, self._patches.note)
         self._exit_calls = ExitCalls(stays=lambda: self._imports.importing)
         self._kept: list[Any] = []
@@ -63,6 +66,7 @@ class Isolation:
         self._put_back_outputs()
         lasting = self._write()
         self._patches.put_back()
+        self._libraries.put_back()
         modules.forget(modules.own(self._last_module))
         gc.collect()
         torch.clear_autocast_cache()
@@ -85,6 +89,7 @@ class Isolation:
 
     def _import_begins(self) -> None:
         self._before_import = self._read()
+        self._libraries.import_begins()
 
     def _import_ends(self) -> None:
         """Carry over what the import has changed."""
@@ -94,6 +99,7 @@ class Isolation:
             kept if before == after else setting.merge(kept, before, after)
             for setting, kept, before, after in changes
         ]
+        self._libraries.import_ends()
 
     def _put_back_outputs(self) -> None:
         """Standard streams that the run has pointed elsewhere, below Python."""
