@@ -15,8 +15,8 @@ from hypothesis import settings
 from trainmover.fork_server.pages import use_huge_pages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-"""As launchers set it for each rank: threads that wait for each other spin, where tests share cores.
-Before torch is imported, which reads it then."""
+"""As launchers set it for each rank: where tests share cores, threads that wait for others spin.
+Set before torch is imported, which reads it then."""
 
 settings.register_profile("no clock decides", deadline=None)
 settings.load_profile("no clock decides")

@@ -31,10 +31,16 @@ SEEN: list[Any] = []
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs the text of a script in isolation; gives what could not be put back."""
+def isolation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Isolation]:
     monkeypatch.setattr(remains, "GRACE_S", 0.4)
-    isolation = Isolation()
+    one = Isolation()
+    yield one
+    one.put_back()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolation: Isolation) -> Run:
+    """Runs the text of a script in isolation; gives what could not be put back."""
     SEEN.clear()
     monkeypatch.setattr(sys, "seen_by_test", SEEN, raising=False)
 
@@ -46,8 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         assert ended.error == "", ended.traceback
         return said
 
-    yield run
-    isolation.put_back()
+    return run
 
 
 @pytest.fixture
@@ -407,3 +412,45 @@ def test_workers_of_a_loader_end_by_themselves(run: Run) -> None:
         "it = iter(DataLoader(range(100), num_workers=1)); next(it)\n"
     )
     assert run(text) == []
+
+
+ASKS = {
+    "an entry": "import os; RANK = os.environ['RANK']",
+    "an entry or none": "import os; RANK = os.environ.get('RANK')",
+    "a function of os": "import os; RANK = os.getenv('GROUP_RANK', '0')",
+    "whether it is there": "import os; RANKED = 'RANK' in os.environ",
+    "the first of some": "import os; RANKS = [os.getenv(one) for one in ('SLURM_PROCID', 'RANK')]",
+    "a module that it imports": "import tm_in_turn",
+}
+ASKS_NOT = {
+    "all there are": "import os; ALL = dict(os.environ)",
+    "a copy": "import os; ALL = os.environ.copy()",
+    "entries": "import os; OWN = [one for one in os.environ.items() if one[0].startswith('TM')]",
+    "another": "import os; RANK = os.environ.get('LOCAL_RANK')",
+    "a function that is called later": "import os\ndef rank(): return os.environ['RANK']",
+}
+
+
+@pytest.mark.parametrize("asks", [*ASKS, *ASKS_NOT])
+def test_a_library_that_asks_for_the_rank_as_it_is_imported_may_know_it_for_ever(
+    run: Run, isolation: Isolation, site: Path, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    for name in ("RANK", "GROUP_RANK", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "3")
+    for number in range(9):
+        monkeypatch.setenv(f"TM_{number}", "")
+    (site / "tm_asks.py").write_text((ASKS | ASKS_NOT)[asks])
+    (site / "tm_in_turn.py").write_text("import os; RANK = os.environ['RANK']")
+    run("import tm_asks")
+    assert isolation.known_rank.other_than(3) == ""
+    assert bool(isolation.known_rank.other_than(1)) == (asks in ASKS)
+
+
+def test_what_the_script_asks_itself_is_asked_anew(
+    run: Run, isolation: Isolation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "tm_own.py").write_text("import os; RANK = os.environ['RANK']")
+    run("import os, tm_own; RANK = os.environ['RANK']")
+    assert isolation.known_rank.other_than(1) == ""

@@ -4,7 +4,8 @@ import copyreg
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from trainmover.worker.runs import Runs
 from trainmover.worker.station import Station
 from trainmover.worker.watch import patience
 
-ORDER = m.WarmUp(slot=Slot(1), records={Rank(1): []})
 TRAIN = """
 import torch, trainmover as tm
 job = tm.attach()
@@ -55,7 +55,8 @@ def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
-    """Warms up so many times with the text of a script; gives what the worker has said."""
+    """Warms up so many times, or for these slots, with the text of a script; gives what the worker
+    has said."""
     ours, theirs = socket.socketpair()
     ours.settimeout(30)
     path = tmp_path / "train.py"
@@ -78,13 +79,15 @@ def warmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warmed]:
     binding = binding_of(spec.argv, module=False, world_size=2, nproc=1)
     record = Record(binding, 1, 3, "trace", "signature")
 
-    def warmed(text: str, times: int = 1, **recorded: Any) -> list[m.WorkerFact]:
+    def warmed(
+        text: str, times: int = 1, slots: Sequence[Slot] = (), **recorded: Any
+    ) -> list[m.WorkerFact]:
         path.write_text(text)
         found = replace(record, **recorded)
         monkeypatch.setattr(runs_module, "first_steps", lambda *_: found)
         runs = Runs(station, Control(station))
-        for _ in range(times):
-            runs._warm_up(ORDER)
+        for slot in slots or [Slot(1)] * times:
+            runs._warm_up(m.WarmUp(slot=slot, records={Rank(slot): []}))
         theirs.shutdown(socket.SHUT_WR)
         data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
         return [m.decode_worker_fact(payload) for payload in FrameReader().feed(data)]
@@ -157,6 +160,27 @@ def test_a_script_that_runs_only_once_says_so_the_second_time(warmed: Warmed) ->
     assert failed.again
     assert "cannot run twice in one process" in failed.reason
     assert "train.py line 2: AssertionError: twice" in failed.reason
+
+
+def test_a_process_whose_library_knows_another_rank_is_of_no_use_for_this_one(
+    warmed: Warmed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "tm_ranked.py").write_text("import os; RANK = os.environ['RANK']")
+    try:
+        slots = [Slot(1), Slot(1), Slot(0)]
+        first, second, third = warmed("import tm_ranked\n" + TRAIN, slots=slots)
+    finally:
+        sys.modules.pop("tm_ranked", None)
+    assert isinstance(first, m.Warm)
+    assert isinstance(second, m.Warm)
+    assert isinstance(third, m.SandboxFailed)
+    assert third.again
+    assert (
+        "`tm_ranked` has read which rank it is as it was imported, and that was 1" in third.reason
+    )
 
 
 def test_a_script_that_fails_at_once_is_not_said_to_run_only_once(warmed: Warmed) -> None:

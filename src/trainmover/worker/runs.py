@@ -224,6 +224,9 @@ class Runs:
         purpose: see `Shadow`
         """
         rank, records = self._take_slot(order.slot), order.records
+        if knows_other := self._isolation.known_rank.other_than(rank):
+            self._say(SandboxFailed(rank=rank, reason=knows_other, again=True))
+            return None
         try:
             token, binding = self._station.token, self._binding()
             record = first_steps(rank, records, token, binding, self._shelf)

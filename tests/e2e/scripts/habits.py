@@ -167,6 +167,7 @@ HABITS = [
     refused("libraries/metric_untracked"),
     equal("libraries/accumulation", holds=(9, 25)),
     equal("libraries/rank_kept"),
+    equal("libraries/rank_read"),
     refused("libraries/accumulation_untracked", holds=(9, 25), ready_s=4),
     equal("models/counted_in_forward"),
     refused("variables/global_counter"),

@@ -6,9 +6,10 @@
 
 What installed modules do as they are imported stays, as they do: a second import does nothing.
 What a run has them keep is put back (`libraries.py`), and so are functions of torch's that the
-script's source patches by name (`patches.py`). What else it may have changed (an operator that is
-registered twice) cannot be seen from here. It shows when the script runs a second time, and that is
-done in the sandbox.
+script's source patches by name (`patches.py`). If one has read which rank this is as it was
+imported, the process is of use for that rank only (`known_rank.py`). What else a run may have
+changed (an operator that is registered twice) cannot be seen from here. It shows when the script
+runs a second time, and that is done in the sandbox.
 """
 
 import gc
@@ -20,6 +21,7 @@ import torch
 from trainmover.sandbox.process import modules
 from trainmover.sandbox.process.exit_calls import ExitCalls
 from trainmover.sandbox.process.imports import ImportWatch
+from trainmover.sandbox.process.known_rank import KnownRank
 from trainmover.sandbox.process.libraries import Libraries
 from trainmover.sandbox.process.loggers import of_loggers
 from trainmover.sandbox.process.patches import Patches
@@ -38,6 +40,7 @@ class Isolation:
         self._settings: list[Setting] = [*of_python(), *of_loggers(), *of_torch()]
         self._patches = Patches()
         self._libraries = Libraries()
+        self.known_rank = KnownRank()
         self._imports = ImportWatch(self._import_begins, self._import_ends, self._patches.note)
         self._exit_calls = ExitCalls(stays=lambda: self._imports.importing)
         self._kept: list[Any] = []
@@ -90,9 +93,11 @@ class Isolation:
     def _import_begins(self) -> None:
         self._before_import = self._read()
         self._libraries.import_begins()
+        self.known_rank.begins()
 
     def _import_ends(self) -> None:
         """Carry over what the import has changed."""
+        self.known_rank.ends()
         self._patches.look()
         changes = zip(self._settings, self._kept, self._before_import, self._read(), strict=True)
         self._kept = [

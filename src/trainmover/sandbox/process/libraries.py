@@ -92,7 +92,7 @@ class Libraries:
                 place.kind.write(place.holder, place.kept)
 
     def _look(self) -> None:
-        names = [name for name in since(self._last_module) if _is_librarys(name)]
+        names = [name for name in since(self._last_module) if is_librarys(name)]
         self._last_module = last()
         self._tops |= {top_of(name) for name in names}
         for name in names:
@@ -122,7 +122,8 @@ class Libraries:
         return top_of(str(vars(kind).get("__module__"))) in self._tops
 
 
-def _is_librarys(name: str) -> bool:
+def is_librarys(name: str) -> bool:
+    """Whether the module of this name is looked at."""
     module = sys.modules.get(name)
     if top_of(name) in _OTHERS or not isinstance(module, ModuleType):
         return False
