@@ -360,8 +360,8 @@ def _unsupported(value: object, path: Path) -> UserError:
 
 def _of_one_process(path: Path) -> UserError:
     return UserError(
-        f"Tracked state holds an address, as id() gives, at `{_written(path)}`, which means nothing "
-        "in another process.",
+        f"Tracked state holds an address, as id() gives, at `{_written(path)}`, which means "
+        "nothing in another process.",
         means="What is found by it here would not be found on another machine.",
         do="Take a name or a number in its place.",
     )
