@@ -200,6 +200,7 @@ HABITS = [
     refused("variables/own_generator"),
     refused("models/other_loss", holds=(9, 25)),
     refused("models/parameter_apart"),
+    refused("models/masters"),
     refused("models/other_optimizer"),
     refused("variables/settings"),
     refused("variables/folder"),
