@@ -365,7 +365,7 @@ BUGS = {
         "controller.change.verdict",
         "if everybody_in and _all_held(lost, held, Step(past + 2)):",
         "if everybody_in:",
-        "death,crash",
+        "death,crash,arrive",
     ),
     "vaults that speak of another epoch count": (
         "controller.change.reports",

@@ -267,6 +267,24 @@ def test_what_cannot_be_sent_is_named_with_its_path(value: Any, path: str) -> No
     assert caught.value.do
 
 
+@pytest.mark.parametrize(
+    "address", [id, lambda weight: id(type(weight)), lambda weight: weight.data_ptr()]
+)
+@pytest.mark.parametrize(
+    "known_by", [lambda key: {key: 1.0}, lambda key: {key}, lambda key: {(key, 1)}]
+)
+def test_what_is_known_by_its_address_means_nothing_in_another_process(
+    address: Callable[[torch.Tensor], int], known_by: Callable[[int], object]
+) -> None:
+    with pytest.raises(UserError, match=r"an address, as id\(\) gives, at `momentum"):
+        encode({"momentum": known_by(address(torch.ones(8)))})
+
+
+def test_large_numbers_may_be_keys() -> None:
+    keys = {2**31: 1, 1_764_170_000_000: 2, 1_764_170_000_000_000_000: 3, 2**45 + 8: 4}
+    assert decode(encode(keys)) == keys
+
+
 def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append(loop)

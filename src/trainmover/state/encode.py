@@ -48,6 +48,8 @@ _PLAIN = _AS_THEY_ARE | {int}
 _NESTED = frozenset({dict, list})
 _DEPTH_MAX = 16
 _LEAST, _MOST = -(2**63), 2**64 - 1  # Of msgpack's integers.
+_ADDRESSES = range(1 << 45, 1 << 48, 16)
+"""Where objects and memory of tensors lie in a process on 64-bit Linux: what `id` gives."""
 
 Path = tuple[Any, object, str] | None
 """Where in a value: path to what it is in, key or number, and which. Written out for people."""
@@ -223,12 +225,20 @@ class _Writer:
         ]
 
     def pairs(self, mapping: Mapping[Any, object], path: Path) -> list[list[object]]:
-        """Key and value of each entry; keys may be anything hashable that can be encoded."""
+        """Key and value of each entry; keys may be anything hashable that can be encoded, and that
+        means the same in another process."""
         keys = _Writer(tensors=None, canonical=self.canonical)
         return [
-            [keys.native(key, (path, "", "key")), self.native(value, (path, key, "entry"))]
+            [keys.known(key, (path, "", "key")), self.native(value, (path, key, "entry"))]
             for key, value in mapping.items()
         ]
+
+    def known(self, key: object, path: Path) -> object:
+        """By which something is found again, as an entry of a dict is."""
+        parts = key if type(key) is tuple else (key,)
+        if any(type(one) is int and one in _ADDRESSES for one in parts):
+            raise _of_one_process(path)
+        return self.native(key, path)
 
     def integer(self, value: int, path: Path) -> object:
         if _LEAST <= value <= _MOST:
@@ -263,9 +273,7 @@ class _Writer:
         code = _SET if isinstance(value, set) else _FROZENSET
         # Tensors in a set stay inside the bytes: sorting would change the order of holes.
         inner = _Writer(tensors=None, canonical=self.canonical)
-        encoded = sorted(
-            _encoder.encode(inner.native(item, (path, "", "member"))) for item in value
-        )
+        encoded = sorted(_encoder.encode(inner.known(item, (path, "", "member"))) for item in value)
         return self.ext(code, [msgspec.Raw(item) for item in encoded])
 
     def _ordered(self, value: Mapping[Any, object]) -> Mapping[Any, object]:
@@ -347,6 +355,15 @@ def _unsupported(value: object, path: Path) -> UserError:
         f"Tracked state holds a {kind} at `{_written(path) or 'its top'}`, which cannot be sent.",
         means="This rank could not be rebuilt on another machine.",
         do="Leave it out of state_dict(), or turn it into numbers, strings, tensors, lists, dicts.",
+    )
+
+
+def _of_one_process(path: Path) -> UserError:
+    return UserError(
+        f"Tracked state holds an address, as id() gives, at `{_written(path)}`, which means "
+        "nothing in another process.",
+        means="What is found by it here would not be found on another machine.",
+        do="Take a name or a number in its place.",
     )
 
 

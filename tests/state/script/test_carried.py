@@ -271,6 +271,88 @@ LIVE = {
             meters[0].reset()
             meters[1].update(x)
     """,
+    "asked for in a pattern": """
+        for x in batches:  # here
+            match meter:
+                case Meter(total=scale): step(scale * x)
+            meter.total = x
+    """,
+    "asked for in a pattern, by its place": """
+        for x in batches:  # here
+            match meter:
+                case Meter(scale): step(scale * x)
+            meter.total = x
+    """,
+    "asked for in a format": """
+        for x in batches:  # here
+            print("{0.total:.3f}".format(meter))
+            meter.total = x
+    """,
+    "asked for past what the class says": """
+        for x in batches:  # here
+            print(object.__getattribute__(meter, "total"))
+            meter.total = x
+    """,
+    "asked for by a name that is made up": """
+        for x in batches:  # here
+            print(getattr(meter, f"to{kind}"))
+            meter.total = x
+    """,
+    "of a field that is replaced beside it": """
+        for x in batches:  # here
+            meter = replace(meter, count=1)
+            meter.total = x
+    """,
+    "written at the end of a chain of comparisons": """
+        for x in batches:  # here
+            zero(1) < x < zero(meter)
+            print(meter.total)
+            meter.total = x
+
+        def zero(meter):
+            meter.total = 0
+    """,
+    "written behind where a generator has given": """
+        def rounds(meter):
+            yield 1
+            meter.reset()
+
+        for x in batches:  # here
+            next(rounds(meter))
+            print(meter.total)
+            meter.total = x
+    """,
+    "written as a context ends": """
+        @contextmanager
+        def counted(meter):
+            yield
+            meter.reset()
+
+        for x in batches:  # here
+            with counted(meter):
+                print(meter.total)
+            meter.total = x
+    """,
+    "written to another that has the argument's name": """
+        def begin(meter):
+            meter = other
+            meter.total = 0
+
+        for x in batches:  # here
+            begin(meter)
+            print(meter.total)
+            meter.total = x
+    """,
+    "written by a method in whose place another is": """
+        def begin(meter):
+            meter.total = 0
+
+        trainer.begin = lambda meter: None
+        for x in batches:  # here
+            trainer.begin(meter)
+            print(meter.total)
+            meter.total = x
+    """,
 }
 
 
@@ -292,3 +374,24 @@ def test_in_the_loop_that_fetches_itself_it_counts() -> None:
 def test_where_the_script_stands_may_be_unknown(name: str) -> None:
     """Then it may stand anywhere: more is carried, never less."""
     assert "total" in carried(LIVE[name])
+
+
+@pytest.mark.parametrize(
+    ("asks", "is_carried"),
+    [
+        ("getattr(meter, name)", True),
+        ("getattr(meter, 'mean_' + name)", False),
+        ("getattr(optim, name)", False),
+        ("getattr(meter, 'best')", False),
+    ],
+)
+def test_what_is_read_by_no_name_may_be_read_by_one_that_is_made_up(
+    asks: str, is_carried: bool
+) -> None:
+    text = f"""
+        from torch import optim
+        for x in batches:  # here
+            print({asks})
+            meter.last = x
+    """
+    assert ("last" in carried(text, "# here")) is is_carried

@@ -1075,6 +1075,16 @@ KEPT = {
 }
 
 INNOCENT = {
+    "weights of a tracked module, in a tracked optimizer": """
+        def main():
+            net = nn.Linear(2, 1)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+            job.tracked |= {"net": net, "optimizer": optimizer}
+            for x, y in job.batches(DATA):
+                net(x).sum().backward()
+                optimizer.step()
+        main()
+        """,
     "what a tracked schedule has, under a name that is stored to elsewhere": """
         class Values:
             best = 0.0
@@ -1380,6 +1390,23 @@ def test_what_does_not_is_left_alone(run: Callable[[str], Job], habit: str) -> N
         job.theirs[RANK], job.own[JOINER], at_boundary=False
     )
     assert found == []
+
+
+def test_weights_that_only_a_tracked_optimizer_has_are_compared(run: Callable[[str], Job]) -> None:
+    found = run("""
+        def main():
+            net = nn.Linear(2, 1)
+            masters = [one.detach().clone().requires_grad_() for one in net.parameters()]
+            optimizer = torch.optim.SGD(masters, lr=0.1)
+            del masters
+            job.tracked |= {"net": net, "optimizer": optimizer}
+            for x, y in job.batches(DATA):
+                for one in optimizer.param_groups[0]["params"]:
+                    one.grad = torch.ones_like(one)
+                optimizer.step()
+        main()
+    """).differences()
+    assert "optimizer" in {one.name for one in found}
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ class Script:
         self.steps = 0
         self.record: RankRecord | None = None
 
-    def loop(self) -> Batches:
-        batches = Batches(range(30), 1, samples=True)
+    def loop(self, over: object = range(30)) -> Batches:
+        batches = Batches(over, 1, samples=True)
         batches.watch(lambda: 0)
         self.loops.begin(batches)
         return batches
@@ -65,6 +65,17 @@ def test_loops_side_by_side_make_one_step() -> None:
         assert [script.fetch(one) for one in pair] == [False, True]
         drawn = script.step()
     assert [(draw.source, draw.ids) for draw in drawn] == [("0", [1]), ("1", [1])]
+
+
+def test_a_loop_beside_that_is_begun_anew_goes_on_for_the_same_step() -> None:
+    script = Script()
+    first, second = script.loop(), script.loop(range(1))
+    assert [script.fetch(one) for one in (first, second)] == [False, True]
+    script.step()
+    assert not script.fetch(first)
+    with pytest.raises(StopIteration):
+        script.fetch(second)
+    assert script.fetch(script.loop(second.over))
 
 
 def test_a_loop_that_begins_inside_has_a_first_fetch_of_its_own() -> None:

@@ -162,6 +162,26 @@ def test_a_loop_that_is_begun_anew_beside_another_is_the_same_loop() -> None:
     assert other.draw(mine, 1).data_pass == 1
 
 
+def test_loops_that_generators_begin_anew_are_the_same_loops() -> None:
+    """`while True: yield from job.batches(loader)`: nobody holds the one before as the next begins,
+    and the second generator's first loop began where the first one's had fetched."""
+    loops = Loops()
+    loaders = [range(3), range(2)]
+    drawn: dict[int, Batches] = {}
+    for _ in range(7):
+        for which, loader in enumerate(loaders):
+            try:
+                fetch(loops, drawn[which])
+            except (KeyError, StopIteration):
+                drawn.pop(which, None)
+                drawn[which] = Batches(loader, 1)
+                loops.begin(drawn[which])
+                fetch(loops, drawn[which])
+    assert loops.begun == 2
+    assert [loops.positions(Step(7))[0][0], loops.beside()[0][0]] == [0, [0]]
+    assert [loops.draw(one, 0).data_pass for one in [drawn[1]]] == [3]
+
+
 def test_a_loop_over_the_same_loader_is_another_where_none_is_drawn_from_beside() -> None:
     loops = Loops()
     one = None

@@ -121,11 +121,19 @@ class Untracked:
                     known = (one for one in held if one is not None and not is_lazy(one))
                     yield from (one for one in known if not self._shows(one))
         elif issubclass(kind, torch.optim.Optimizer):
-            for state in list(value.state.values()):  # type: ignore[attr-defined]
+            yield from self._trained_by(value)  # type: ignore[arg-type]
+            states = () if self._own_name(value) else list(value.state.values())  # type: ignore[attr-defined]
+            for state in states:
                 entries = state.values() if isinstance(state, dict) else ()
                 yield from (one for one in entries if isinstance(one, Tensor))
         elif issubclass(kind, GradScaler):
             yield from (one for one in vars(value).values() if isinstance(one, Tensor))
+
+    def _trained_by(self, optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+        """Parameters that it has, and no module that is tracked: no `state_dict()` has them."""
+        for group in optimizer.param_groups:
+            known = (one for one in group["params"] if not is_lazy(one))
+            yield from (one for one in known if not self._shows(one))
 
     def _kept_in(self, part: nn.Module) -> dict[str, Any]:
         """What a metric of a library keeps in plain attributes; mostly nothing."""
@@ -140,7 +148,11 @@ class Untracked:
             return lazy or next(self.tensors(value), None) is not None
         if issubclass(type(value), nn.Parameter):
             return is_lazy(value) or not self._shows(value)  # type: ignore[arg-type]
-        if issubclass(type(value), torch.optim.Optimizer) and not self._own_name(value):
+        if issubclass(type(value), torch.optim.Optimizer):
+            if next(self._trained_by(value), None) is not None:  # type: ignore[arg-type]
+                return True
+            if self._own_name(value):
+                return False
             wrapped = [one for one in vars(value).values() if self._own_name(one)]
             return not any(_is_part(one, value) for one in wrapped)  # type: ignore[arg-type]
         return not self.name_of(value)

@@ -92,7 +92,7 @@ class Draws:
         self.reserve = 0
         self._loops = loops
         self._stepped = False
-        self._first_in: Loop | None = None  # Main loop at the first fetch.
+        self._first_in: int | None = None  # Number of the main loop at the first fetch.
         self._ahead: Ahead | None = Ahead()
         self._places: deque[Place] = deque(maxlen=RESERVE_MAX + 1)
         self._hashes: deque[tuple[int, BatchHash]] = deque()
@@ -100,7 +100,7 @@ class Draws:
     @property
     def go_on(self) -> bool:
         """Whether the fetch to come is not the first for its step."""
-        return not self._stepped and self._first_in is self._loops.main
+        return not self._stepped and self._first_in == self._loops.main.number
 
     # --- where the rank is taken up again ---------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Draws:
 
     def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
         """The next batch of the loop just entered; see `Loops.take`."""
-        main = self._loops.main
+        main = self._loops.main.number
         batch = self._loops.take(batches, rng, calls)
         self._stepped, self._first_in = False, main
         if self._ahead is not None:

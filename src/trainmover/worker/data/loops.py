@@ -38,10 +38,13 @@ class Loop:
     position    just before its last fetch, as `rng` and `calls`, the steps made until then
     among       those that began beside each other in one round of the loop around, itself with them
     inside      those that began in its body since its last fetch
-    passes      over its loader, by loops that it goes on from: see `Loops._goes_on_from`
+    over        its loader
+    passes      over that, by loops that it goes on from: see `Loops._goes_on_from`
+    had         passes, at its end
     """
 
     batches: "weakref.ref[Batches]"
+    over: object
     ordinal: int
     around: "Loop | None"
     number: int
@@ -55,6 +58,7 @@ class Loop:
     calls: int = 0
     inside: Rounds = field(default_factory=Rounds)
     passes: int = 0
+    had: int = 0
     ended: bool = False
 
     @property
@@ -171,8 +175,8 @@ class Loops:
     def begin(self, batches: Batches) -> None:
         """A loop begins inside of those that have fetched and have not ended."""
         self._over += [loop for loop in self._in if not loop.open]
-        self._over = [loop for loop in self._over if loop.batches() is not None]
         self._in = [loop for loop in self._in if loop.open]
+        self._over = [loop for loop in self._over if self._may_go_on(loop)]
         if (before := self._goes_on_from(batches)) is not None:
             self._begin_anew(before, batches)
             return
@@ -180,7 +184,8 @@ class Loops:
         around = next(bodies, None)
         among = self._outermost if around is None else around.inside
         number, ordinal = self._begun, among.begin()
-        loop = Loop(weakref.ref(batches), ordinal, around, number, self._moment, among)
+        known = weakref.ref(batches)
+        loop = Loop(known, batches.over, ordinal, around, number, self._moment, among)
         batches.known_as = loop.name
         self._in.append(loop)
         self._begun += 1
@@ -190,15 +195,19 @@ class Loops:
         it anew where others go on, `except StopIteration: its[k] = iter(job.batches(loaders[k]))`.
         """
         known = sorted([*self._in, *self._over], key=lambda one: one.number, reverse=True)
-        over = [one for one in known if one.ended and _over(one) is batches.over]
-        beside = (one for one in over if any(_are_beside(one, other) for other in self._in))
-        return next(beside, None)
+        over = (one for one in known if one.ended and one.over is batches.over)
+        return next((one for one in over if self._is_beside(one)), None)
+
+    def _may_go_on(self, loop: Loop) -> bool:
+        """Whether the script may fetch from it again, or begin it anew."""
+        return loop.batches() is not None or (loop.ended and self._is_beside(loop))
+
+    def _is_beside(self, loop: Loop) -> bool:
+        return any(_are_beside(loop, other) for other in self._in)
 
     def _begin_anew(self, before: Loop, batches: Batches) -> None:
         """Whoever takes the rank has the loop before, and stands with that where this one is."""
-        old = before.batches()
-        assert old is not None
-        passes = before.passes + max(1, old.pass_index)
+        passes = before.passes + before.had
         loop = replace(before, batches=weakref.ref(batches), inside=Rounds(), passes=passes)
         loop.here, loop.ended = None, False
         batches.known_as = loop.name
@@ -242,6 +251,7 @@ class Loops:
             batch = next(batches)
         except StopIteration:
             loop.ended = True
+            loop.had = max(1, batches.pass_index)
             raise
         loop.among.had_one(loop.ordinal)
         return batch
@@ -316,12 +326,12 @@ def _stand(loop: Loop, position: Any) -> None:
     loop.here, loop.passes = None, position["before"]
 
 
-def _over(loop: Loop) -> object:
-    batches = loop.batches()
-    return None if batches is None else batches.over
-
-
 def _are_beside(one: Loop, other: Loop) -> bool:
     """Whether they are drawn from side by side, and the other goes on."""
-    together = other.around is one.around and (one.beside or other.beside)
+    together = _body(other) is _body(one) and (one.beside or other.beside)
     return together and other is not one and other.open and other.fetched_at > one.begun_at
+
+
+def _body(loop: Loop) -> Loop | None:
+    """The loop in whose body it is drawn from: none that is beside."""
+    return next((one for one in loop.surroundings() if not one.beside), None)

@@ -18,20 +18,24 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from trainmover.state.script.code.asked_for import (
+    Part,
+    asked_by_name,
+    asked_otherwise,
+    part_of,
+    path_of,
+    replaced_in,
+)
 from trainmover.state.script.code.grammar import own
 from trainmover.state.script.code.syntax import called_name, children, last_name, walk
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_Part = tuple[str, str]
-"""What has it, as "self.meter", "" for what has no name; and the name of an attribute."""
-_Parts = frozenset[_Part]
+_Parts = frozenset[Part]
 _Summary = tuple[_Parts, _Parts]
 """Attributes that a function may read before it writes them, and those it surely writes."""
 _NOTHING: _Parts = frozenset()
 _Loop = ast.For | ast.AsyncFor | ast.While
 _BESIDE = frozenset({"threading", "concurrent", "asyncio", "multiprocessing", "queue"})
-_WHOLES = frozenset({"vars", "asdict", "astuple", "dumps", "dump", "copy", "deepcopy"})
-"""Functions that read all attributes of what they are given."""
 _CACHES = frozenset({"cache", "lru_cache", "singledispatch", "singledispatchmethod"})
 _DRAWS = frozenset(
     {"list", "tuple", "set", "dict", "sum", "min", "max", "any", "all", "sorted", "next", "run"}
@@ -51,7 +55,7 @@ def carried_attributes(tree: ast.Module, at: frozenset[int] | None = None) -> se
 
 @dataclass(frozen=True)
 class _Known:
-    """A function of the file. own: names that it binds, but for its parameters"""
+    """A function of the file. own: names that it binds, but for parameters as they are given"""
 
     node: Function
     is_method: bool
@@ -70,6 +74,7 @@ class _Reader:
         self._foreign = _of_others(tree)
         self._drawn = {id(one) for one in _drawn(tree)}
         self._called = {name for node in walk(tree) if (name := called_name(node))}
+        self._replaced = replaced_in(tree)
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
@@ -82,7 +87,7 @@ class _Reader:
         self._under_way: set[str] = set()
         self._loops = 0  # Around what is looked at, in its function.
         self._looped: _Parts = _NOTHING
-        self._returned: list[_Parts] = []  # Written by each `return` of a function.
+        self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
     def carried(self) -> set[str]:
         read, _ = self._block(self._tree.body, _NOTHING)
@@ -92,7 +97,7 @@ class _Reader:
                 found |= self._summary(name)[0]
         for name in self._functions.keys() - self._summaries.keys():  # They call only each other.
             found |= self._summary(name)[0]
-        return {name for _, name in found} | _asked_as_a_whole(self._tree)
+        return {name for _, name in found} | asked_otherwise(self._tree)
 
     # --- functions --------------------------------------------------------------------------------
 
@@ -124,7 +129,9 @@ class _Reader:
 
     def _may_not_run(self, function: Function) -> bool:
         """Whether something else decides if it is called: a cache, or a decorator of the script's,
-        or of who knows whom."""
+        or of who knows whom; or another function is put in its place."""
+        if function.name in self._replaced:
+            return True
         names = {last_name(one) or called_name(one) for one in function.decorator_list}
         roots = {_root(one) for one in function.decorator_list}
         deciding = self._functions.keys() | _CACHES
@@ -139,7 +146,7 @@ class _Reader:
         names = _given(call, functions)
         if not self._loops:
             self._looped |= self._in_loops.get(name, _NOTHING)
-        asked = _in_words_of(read, names) | _asked_by_name(call)
+        asked = _in_words_of(read, names) | asked_by_name(call)
         new = {one for one in _in_words_of(surely, names) if one[0]}
         for owner, attribute in new:
             written = _without(written, f"{owner}.{attribute}")
@@ -212,7 +219,7 @@ class _Reader:
                 return read | more | last, self._block(node.finalbody, start)[1]
             case ast.AugAssign(target=ast.Attribute() as target):
                 read, written = self._expression(node.value, written)
-                part = _part(target)
+                part = part_of(target)
                 more = frozenset({part}) if not part[0] or part not in written else _NOTHING
                 written = _without(written, ".".join(part))
                 return read | more, written | ({part} if part[0] else _NOTHING)
@@ -245,35 +252,21 @@ class _Reader:
             if isinstance(part, ast.Attribute | ast.Name) and not isinstance(part.ctx, ast.Load):
                 stored.append(part)
             elif isinstance(part, ast.Attribute):
-                one = _part(part)
+                one = part_of(part)
                 if not one[0] or one not in written:
                     read |= {one}
             elif isinstance(part, ast.Call) and (name := called_name(part)):
                 more, after = self._call(part, name, written)
                 read, written = read | more, after if surely else written & after
+            elif isinstance(part, ast.Yield | ast.YieldFrom):
+                self._returned.append(written)
         for one_stored in stored:
-            written = _without(written, _path(one_stored))
-        parts = [_part(one) for one in stored if isinstance(one, ast.Attribute)]
+            written = _without(written, path_of(one_stored))
+        parts = [part_of(one) for one in stored if isinstance(one, ast.Attribute)]
         return read, written | {one for one in parts if one[0]}
 
 
 # --- names ----------------------------------------------------------------------------------------
-
-
-def _path(node: ast.AST) -> str:
-    """ "self.meter"; "" for what is reached otherwise."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        owner = _path(node.value)
-        return f"{owner}.{node.attr}" if owner else ""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
-        return "self"
-    return ""
-
-
-def _part(node: ast.Attribute) -> _Part:
-    return _path(node.value), node.attr
 
 
 def _without(written: _Parts, path: str) -> _Parts:
@@ -286,15 +279,15 @@ def _without(written: _Parts, path: str) -> _Parts:
 def _bound(written: _Parts, target: ast.AST) -> _Parts:
     for node in walk(target):
         if isinstance(node, ast.Name | ast.Attribute):
-            written = _without(written, _path(node))
+            written = _without(written, path_of(node))
     return written
 
 
 def _renamed(parts: _Parts, function: _Known) -> _Parts:
     """Parameters by their number, as "0", so that functions of one name can be told together; what
-    only the function itself has, by no name."""
+    only the function itself has, by no name: a parameter that it binds anew, too."""
     numbers = {name: str(number) for number, name in enumerate(function.parameters)}
-    numbers |= dict.fromkeys(function.own - numbers.keys(), "")
+    numbers |= dict.fromkeys(function.own, "")
     return _in_words_of(parts, numbers)
 
 
@@ -310,20 +303,20 @@ def _given(call: ast.Call, functions: list[_Known]) -> dict[str, str]:
             return names
     first = 0
     if one.is_method and isinstance(call.func, ast.Attribute):
-        names["0"], first = _path(call.func.value), 1
+        names["0"], first = path_of(call.func.value), 1
     for number, argument in enumerate(call.args, first):
         if isinstance(argument, ast.Starred):
             break
-        names[str(number)] = _path(argument)
+        names[str(number)] = path_of(argument)
     for keyword in call.keywords:
         places = {f.parameters.index(keyword.arg) for f in functions if keyword.arg in f.parameters}
         if len(places) == 1:
-            names[str(places.pop())] = _path(keyword.value)
+            names[str(places.pop())] = path_of(keyword.value)
     return names
 
 
 def _in_words_of(parts: _Parts, names: Mapping[str, str]) -> _Parts:
-    found = set[_Part]()
+    found = set[Part]()
     for owner, attribute in parts:
         root, _, rest = owner.partition(".")
         if root not in names:
@@ -444,75 +437,33 @@ def _runs_beside(tree: ast.Module) -> bool:
     return False
 
 
-def _asked_by_name(call: ast.Call) -> _Parts:
-    """As in getattr(self, "best")."""
-    if called_name(call) in ("getattr", "hasattr") and call.args[1:]:
-        name = call.args[1]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            return frozenset({(_path(call.args[0]), name.value)})
-    return _NOTHING
-
-
 def _evaluated(node: ast.AST, surely: bool = True) -> Iterator[tuple[ast.AST, bool]]:
     """What is below, inner parts before those around them, as they are evaluated; and whether each
     surely is: not what is behind an `and`, in a choice, in a comprehension or in a lambda."""
     always = _always(node)
     for child in children(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _evaluated(child, surely and (always is None or child is always))
+            known = not always or any(child is one for one in always)
+            yield from _evaluated(child, surely and known)
     yield node, surely
 
 
-def _always(node: ast.AST) -> ast.AST | None:
-    """The only part of it that is evaluated in any case; None: all are."""
+def _always(node: ast.AST) -> tuple[ast.AST, ...]:
+    """The only parts of it that are evaluated in any case; (): all are."""
     match node:
         case ast.BoolOp(values=[first, *_]) | ast.IfExp(test=first):
-            return first
+            return (first,)
+        case ast.Compare(left=first, comparators=[second, _, *_]):
+            return first, second
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            return node.generators[0]
+            return (node.generators[0],)
         case ast.comprehension(iter=iterable):
-            return iterable
+            return (iterable,)
         case ast.Lambda(args=arguments):
-            return arguments
-    return None
+            return (arguments,)
+    return ()
 
 
 def _takes_all(case: ast.match_case) -> bool:
     is_any = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
     return is_any and case.guard is None
-
-
-def _asked_as_a_whole(tree: ast.Module) -> set[str]:
-    """Attributes of objects of which all are asked for at once, as by vars(self), and those that
-    are asked for by operator.attrgetter."""
-    classes = [one for one in walk(tree) if isinstance(one, ast.ClassDef)]
-    asked = {one.name for one in classes if "self" in _wholes_in(one)}
-    for one in classes * 2:  # Those that derive from them, and from these.
-        if asked & {last_name(base) for base in one.bases}:
-            asked.add(one.name)
-    found = set[str]()
-    for one in classes:
-        if one.name in asked:
-            found |= {attribute for owner, attribute in _stores_in(one) if owner == "self"}
-    others = _wholes_in(tree) - {"self"}
-    found |= {attribute for owner, attribute in _stores_in(tree) if owner in others}
-    getters = [one for one in walk(tree) if called_name(one) == "attrgetter"]
-    named = [one for getter in getters for one in children(getter) if isinstance(one, ast.Constant)]
-    return found | {str(one.value).rpartition(".")[2] for one in named}
-
-
-def _wholes_in(node: ast.AST) -> set[str]:
-    found = set[str]()
-    for one in walk(node):
-        match one:
-            case ast.Attribute(value=owner, attr="__dict__", ctx=ast.Load()):
-                found.add(_path(owner))
-            case ast.Call(args=[owner, *_]) if called_name(one) in _WHOLES:
-                found.add(_path(owner))
-    return found - {""}
-
-
-def _stores_in(node: ast.AST) -> Iterator[_Part]:
-    for one in walk(node):
-        if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load):
-            yield _part(one)

@@ -610,11 +610,16 @@ class Inside:
         file, function, first = self.at
         key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
         by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
-        if by_hooks or any(value is obj for _, obj in self._tracked):
+        if by_hooks or self._goes_with_state(value):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         target = name in self._source.targets
         return Slot(key, owner, name, is_secret(path, value), target=target, is_asked=not is_dict)
+
+    def _goes_with_state(self, value: object) -> bool:
+        """Whether it is tracked, and so is all that it has."""
+        is_tracked = any(value is obj for _, obj in self._tracked)
+        return is_tracked and not self._layout.things.untracked.has(value)
 
     def outside(self, slot: Slot) -> None:
         if self.slots_left:
