@@ -48,6 +48,15 @@ def is_of_library(kind: type) -> bool:
     return file is None or "site-packages" in file or "dist-packages" in file
 
 
+def is_like_array(kind: type) -> bool:
+    """Whether objects of a library's class hold values as arrays do: pandas' frames, say."""
+    gives = next((one for one in kind.__mro__ if "__array__" in vars(one)), None)
+    if gives is None or not is_of_library(gives):
+        return False
+    computes = getattr(kind, "__array_ufunc__", None) is not None
+    return computes or hasattr(kind, "__dataframe__")
+
+
 def kept_in(owner: object) -> set[str]:
     """Attributes of a module in which it keeps what its methods find, of those that can be sent:
     none of a layer, whose state is in parameters and buffers."""

@@ -38,6 +38,7 @@ from trainmover.state.script.libraries import (
     OwnTypes,
     clocks_in,
     grown_in,
+    is_like_array,
     is_of_library,
     module_of,
     only_shows,
@@ -154,7 +155,7 @@ class Inside:
             return bool(held_by(value) or hooks_of(value)) or is_trained(value)  # type: ignore[arg-type]
         if kind is numpy.ndarray:
             return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
-        if module_of(kind).startswith(_OURS) or handles.is_one(kind):
+        if module_of(kind).startswith(_OURS) or handles.is_one(kind) or is_like_array(kind):
             return False
         if self._is_container(kind):
             if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
@@ -188,7 +189,9 @@ class Inside:
 
     def is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
-        return is_generator(value) or self._layout.things.moves(value) or is_trained(value)
+        if is_generator(value) or is_like_array(type(value)):
+            return True
+        return self._layout.things.moves(value) or is_trained(value)
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
