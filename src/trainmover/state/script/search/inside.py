@@ -137,13 +137,19 @@ class Inside:
         self._objects, self.slots_left = 0, SLOTS_MAX
 
     def hold(
-        self, held: Mapping[str, Any], name: str, value: object, path: str, depth: int
+        self,
+        held: Mapping[str, Any],
+        name: str,
+        value: object,
+        path: str,
+        depth: int,
+        grown: frozenset[str] | None = None,
     ) -> None:
-        """Go into it; and know that it is to stand there still."""
+        """Go into it; and know that it is to stand there still. grown: as in `go_into`"""
         if self.may_hold(value):
             if self.anchors(value):
                 self._layout.children.append((held, name, value))
-            self.go_into(value, path, depth)
+            self.go_into(value, path, depth, grown)
 
     # --- what they hold ---------------------------------------------------------------------------
 
@@ -324,8 +330,9 @@ class Inside:
         return {one for one in left if f".{one}" not in self._source.clocks}
 
     def _attributes(self, owner: object, path: str, depth: int) -> None:
-        """Of an object of the script's own class."""
+        """Of an object of the script's own class, which may be derived from one of a library's."""
         self._objects += 1
+        within = grown_in(type(owner))  # type: ignore[arg-type]
         kind, held = type(owner), held_by(owner)
         self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
         self.go_into(kind, kind.__name__, 0)
@@ -343,11 +350,12 @@ class Inside:
             if type(name) is not str or self._is_clock(below, value, kind):
                 continue
             counts = name in counting or self.is_moving(value) or self._is_handed(name, value)
+            counts |= name in within
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
             if counts and not of_torch and self.is_variable(value):
                 self.outside(self.slot(below, held, name, value))
-            self.hold(held, name, value, below, depth + 1)
+            self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(entries_of(owner)[:SMALL]):
                 self._part(entry, f"{path}[{number}]", depth + 1)
