@@ -110,7 +110,8 @@ def _two_truths(rank: Rank, step: Step, there: Kept, row: Kept) -> StateMismatch
         f"Rank {rank} committed step {step} twice with other values: {named(there[2])} "
         f"in epoch {there[0]}, {named(row[2])} in epoch {row[0]}.",
         means="One of the two is wrong, so the job must not go on.",
-        do="Is the step deterministic? If so, report this: trainmover is at fault.",
+        do="Is the step deterministic, and does it rely on nothing that is not compared "
+        "(docs/limits.md has a list)? If so, report this: trainmover is at fault.",
     )
 
 

@@ -8,7 +8,9 @@ from textwrap import dedent
 import captures
 import pytest
 from captures import Job
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
+from trainmover.state.script.libraries import stored_in
 from trainmover.state.script.search.frames import Search
 from trainmover.state.script.things import is_closed
 
@@ -532,6 +534,12 @@ def test_what_a_library_counts_is_named(tmp_path: Path, place: str, name: str) -
 def test_what_only_shows_keeps_nothing_that_counts(module: str) -> None:
     assert is_closed(type("Counts", (), {"__module__": "a_library.counts"}))
     assert not is_closed(type("Counts", (), {"__module__": module}))
+
+
+def test_what_averages_models_counts_its_steps() -> None:
+    """It is torch's, and lies on top of it as a library does."""
+    assert is_closed(PeriodicModelAverager)
+    assert "step" in stored_in(PeriodicModelAverager)
 
 
 @pytest.mark.parametrize("place", PLACES)

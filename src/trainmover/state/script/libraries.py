@@ -20,6 +20,8 @@ from trainmover.torch_internals.modules import tensors_of
 
 _SEEN_THROUGH = frozenset({"torch", "numpy", __name__.partition(".")[0], *sys.stdlib_module_names})
 """Packages whose objects are compared, as far as they keep anything that a step could count on."""
+_ON_TOP = ("torch.distributed.algorithms.model_averaging.",)
+"""Parts of these that are as libraries on top of them are."""
 
 _ONLY_SHOW = frozenset(
     {
@@ -41,11 +43,21 @@ def module_of(kind: type) -> str:
 
 def is_of_library(kind: type) -> bool:
     """Whether it is neither the script's own nor one that is known."""
-    package = module_of(kind).partition(".")[0]
+    module = module_of(kind)
+    package = module.partition(".")[0]
     if package in _SEEN_THROUGH:
-        return False
+        return module.startswith(_ON_TOP)
     file = getattr(sys.modules.get(package), "__file__", None)
     return file is None or "site-packages" in file or "dist-packages" in file
+
+
+def is_like_array(kind: type) -> bool:
+    """Whether objects of a library's class hold values as arrays do: pandas' frames, say."""
+    gives = next((one for one in kind.__mro__ if "__array__" in vars(one)), None)
+    if gives is None or not is_of_library(gives):
+        return False
+    computes = getattr(kind, "__array_ufunc__", None) is not None
+    return computes or hasattr(kind, "__dataframe__")
 
 
 def kept_in(owner: object) -> set[str]:

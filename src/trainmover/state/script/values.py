@@ -8,6 +8,7 @@ elements spread over them, so that no capture takes long.
 import array
 import dataclasses
 import inspect
+import math
 import re
 import types
 from argparse import Namespace
@@ -34,7 +35,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
-from trainmover.state.script.libraries import is_of_library, kept_in
+from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, Things, held_by, in_words
 from trainmover.state.script.views import Views
 
@@ -255,6 +256,8 @@ class Fold:
             return self._tensor(value)
         if issubclass(kind, numpy.ndarray | numpy.generic):
             return self._array(value)
+        if is_like_array(kind):
+            return self._table(value)
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
         if issubclass(kind, PurePath | Decimal | Fraction | DeviceMesh):
@@ -326,9 +329,9 @@ class Fold:
         return [*head, tensor_bytes.view_bytes(local).tobytes()]
 
     def _array(self, value: "numpy.ndarray[Any, Any] | numpy.generic") -> Any:
-        if value.dtype.hasobject:
-            return self._sequence(value.reshape(-1)[:ITEMS_MAX].tolist(), 0)
         head: list[Any] = [value.dtype.str, list(value.shape)]
+        if value.dtype.hasobject:
+            return [*head, *self._sequence(value.reshape(-1), 0)]
         if isinstance(value, numpy.ndarray) and (shown := self._views.shown_by(value)) is not None:
             return [*head, *shown]
         if value.nbytes > TENSOR_BYTES_MAX:
@@ -337,6 +340,14 @@ class Fold:
                 return [*head, xxhash.xxh3_64_digest(flat.data)]
             value = value.reshape(-1)[:: -(-value.size // _SAMPLE)]
         return [*head, value.tobytes()] if self._may_read(value.nbytes) else head
+
+    def _table(self, value: Any) -> list[Any]:
+        """Of a longer one the rows at both ends."""
+        rows, width = value.shape[0], math.prod(value.shape[1:])
+        end = max(1, PLAIN_ITEMS_MAX // 2 // max(1, width))
+        parts = [value] if rows <= 2 * end else [value[:end], value[-end:]]
+        arrays = [self._array(numpy.asarray(part)) for part in parts]
+        return [type(value).__name__, rows, *arrays]
 
     def _may_hash(self, nbytes: int) -> bool:
         if nbytes > self._whole_left:
@@ -408,6 +419,8 @@ def _text(value: Any) -> str:
         return _shortened(repr(value.item()))
     if issubclass(kind, numpy.ndarray):
         return "an array of shape " + "x".join(map(str, value.shape))
+    if is_like_array(kind):
+        return f"a {kind.__name__} of shape " + "x".join(map(str, value.shape))
     if kind in (list, tuple, deque):
         last = value[-1] if value else None
         ending = f" ending in {last!r}" if type(last) in (int, float) else ""

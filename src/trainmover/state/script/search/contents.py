@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.source import Source
+from trainmover.state.script.libraries import is_like_array
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.modules import TABLES
 
@@ -61,7 +62,8 @@ def changes_in_place(value: object) -> bool:
     kind = type(value)
     if issubclass(kind, nn.Parameter) or kind in (tuple, frozenset):
         return False
-    return issubclass(kind, (*CONTAINERS, Tensor, numpy.ndarray, bytearray, array.array))
+    memory = (Tensor, numpy.ndarray, bytearray, array.array)
+    return issubclass(kind, (*CONTAINERS, *memory)) or is_like_array(kind)
 
 
 def is_trained(value: Any) -> bool:

@@ -32,6 +32,7 @@ from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.search.contents import (
     CONTAINERS,
+    OF_OPTIMIZERS,
     changes_in_place,
     entries_of,
     flattened,
@@ -149,12 +150,24 @@ class Search:
             carried = [slot for slot in newest if slot.name in self._carried(slot.owner)]
             self._layout.carried += carried
             known += going(carried)
+            known += self._added(obj, newest)
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
         known += self._in_state(whole, newest)
+
+    def _added(self, obj: object, slots: list[Slot]) -> list[str]:
+        """Keys of what an optimizer with a state_dict() of its own has there by name, beside what
+        all optimizers have."""
+        if not slots or not isinstance(obj, Optimizer):
+            return []
+        if type(obj).state_dict is Optimizer.state_dict:
+            return []
+        state = dict(flattened(obj.state_dict(), 0))
+        added = {name: self._entry(state[name]) for name in state.keys() - OF_OPTIMIZERS}
+        return [one.key for one in slots if added.get(one.name) == self._entry(now_in(one))]
 
     def _in_state(self, whole: Any, slots: list[Slot]) -> list[str]:
         """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that

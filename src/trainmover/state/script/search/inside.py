@@ -38,6 +38,7 @@ from trainmover.state.script.libraries import (
     OwnTypes,
     clocks_in,
     grown_in,
+    is_like_array,
     is_of_library,
     module_of,
     only_shows,
@@ -136,13 +137,19 @@ class Inside:
         self._objects, self.slots_left = 0, SLOTS_MAX
 
     def hold(
-        self, held: Mapping[str, Any], name: str, value: object, path: str, depth: int
+        self,
+        held: Mapping[str, Any],
+        name: str,
+        value: object,
+        path: str,
+        depth: int,
+        grown: frozenset[str] | None = None,
     ) -> None:
-        """Go into it; and know that it is to stand there still."""
+        """Go into it; and know that it is to stand there still. grown: as in `go_into`"""
         if self.may_hold(value):
             if self.anchors(value):
                 self._layout.children.append((held, name, value))
-            self.go_into(value, path, depth)
+            self.go_into(value, path, depth, grown)
 
     # --- what they hold ---------------------------------------------------------------------------
 
@@ -154,7 +161,7 @@ class Inside:
             return bool(held_by(value) or hooks_of(value)) or is_trained(value)  # type: ignore[arg-type]
         if kind is numpy.ndarray:
             return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
-        if module_of(kind).startswith(_OURS) or handles.is_one(kind):
+        if module_of(kind).startswith(_OURS) or handles.is_one(kind) or is_like_array(kind):
             return False
         if self._is_container(kind):
             if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
@@ -188,7 +195,9 @@ class Inside:
 
     def is_moving(self, value: object) -> bool:
         """Whether it changes with no store to what holds it, and is no container."""
-        return is_generator(value) or self._layout.things.moves(value) or is_trained(value)
+        if is_generator(value) or is_like_array(type(value)):
+            return True
+        return self._layout.things.moves(value) or is_trained(value)
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
@@ -321,8 +330,9 @@ class Inside:
         return {one for one in left if f".{one}" not in self._source.clocks}
 
     def _attributes(self, owner: object, path: str, depth: int) -> None:
-        """Of an object of the script's own class."""
+        """Of an object of the script's own class, which may be derived from one of a library's."""
         self._objects += 1
+        within = grown_in(type(owner))  # type: ignore[arg-type]
         kind, held = type(owner), held_by(owner)
         self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
         self.go_into(kind, kind.__name__, 0)
@@ -340,11 +350,12 @@ class Inside:
             if type(name) is not str or self._is_clock(below, value, kind):
                 continue
             counts = name in counting or self.is_moving(value) or self._is_handed(name, value)
+            counts |= name in within
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
             if counts and not of_torch and self.is_variable(value):
                 self.outside(self.slot(below, held, name, value))
-            self.hold(held, name, value, below, depth + 1)
+            self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(entries_of(owner)[:SMALL]):
                 self._part(entry, f"{path}[{number}]", depth + 1)
