@@ -4,6 +4,7 @@ others, modules that nobody tracks, the process. It is found; what keeps nothing
 import csv
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from captures import JOINER, RANK, Job
@@ -1407,6 +1408,37 @@ def test_weights_that_only_a_tracked_optimizer_has_are_compared(run: Callable[[s
         main()
     """).differences()
     assert "optimizer" in {one.name for one in found}
+
+
+def test_what_only_a_tracked_object_holds_is_named_where_that_is_tracked(
+    run: Callable[[str], Job], tmp_path: Path
+) -> None:
+    """No variable is called as it is."""
+    found = run("""
+        class Mixed:
+            def __init__(self, net):
+                masters = [one.detach().clone().requires_grad_() for one in net.parameters()]
+                self.inner = torch.optim.SGD(masters, lr=0.1)
+            def step(self):
+                for one in self.inner.param_groups[0]["params"]:
+                    one.grad = torch.ones_like(one)
+                self.inner.step()
+            def state_dict(self):
+                return self.inner.state_dict()
+        def track(**objects):
+            job.tracked |= objects
+        def main():
+            net = nn.Linear(2, 1)
+            mixed = Mixed(net)
+            track(
+                net=net,
+                optimizer=mixed)
+            for x, y in job.batches(DATA):
+                mixed.step()
+        main()
+    """).differences()
+    [line] = {one.line for one in found if one.name == "optimizer.inner"}
+    assert "optimizer=mixed" in (tmp_path / "train.py").read_text().splitlines()[line - 1]
 
 
 @pytest.mark.parametrize(

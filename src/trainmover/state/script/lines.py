@@ -1,11 +1,13 @@
 """Where in a script's files a variable is stored to."""
 
+import ast
 import os
 import re
 from collections.abc import Collection
 from types import ModuleType
 
-from trainmover.state.script.code.source import MODULE, Scope, source_of
+from trainmover.state.script.code.source import MODULE, Scope, Source, source_of
+from trainmover.state.script.code.syntax import called_name, children, walk
 from trainmover.state.script.process import line_of as set_at
 from trainmover.state.script.search.layout import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout
 
@@ -58,4 +60,14 @@ def line_of(
         known = [scope.lines[root] for scope in source.scopes.values() if root in scope.lines]
         if known and not file:
             return name, max(known)
+    if not found and not file:
+        found = [(name, at) for name, source, _ in sources if (at := _tracked_at(source, root))]
     return found[-1] if found else (os.path.basename(file) or "the script", first)
+
+
+def _tracked_at(source: Source, name: str) -> int:
+    """The line of `job.track(name=...)`; 0: there is none."""
+    nodes = () if source.tree is None else walk(source.tree)
+    calls = (node for node in nodes if called_name(node) == "track")
+    given = (one for call in calls for one in children(call) if isinstance(one, ast.keyword))
+    return next((one.value.lineno for one in given if one.arg == name), 0)
