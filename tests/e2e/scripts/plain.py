@@ -83,6 +83,7 @@ def fork(order: dict[str, Any], folder: Path, rank: int, port: int) -> int:
             "WORLD_SIZE": str(order["ranks"]),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
+            "TMPDIR": str(folder),  # It ends without its clean-up.
         }
         be(order, folder / f"{rank}.json", rank)
         code = 0
