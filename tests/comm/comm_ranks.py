@@ -4,6 +4,7 @@ import faulthandler
 import multiprocessing
 import os
 import signal
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -45,6 +46,7 @@ class Ranks:
         self._host.start()
         self._port = int(mine.recv())
         self._results: Any = _FORK.SimpleQueue()
+        self._folder = tempfile.TemporaryDirectory(prefix="tm-")
         self.processes: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
 
@@ -62,6 +64,7 @@ class Ranks:
     def _child(self, name: str, program: Callable[..., Any], args: tuple[Any, ...]) -> None:
         faulthandler.dump_traceback_later(PATIENCE_S - 10, exit=True)
         torch.set_num_threads(1)
+        os.environ["TMPDIR"] = self._folder.name  # It ends without its clean-up.
         try:
             hook_torch(groups)
             if self.comm == NCCL:
@@ -103,6 +106,7 @@ class Ranks:
             with suppress(ProcessLookupError):
                 process.kill()
             process.join()
+        self._folder.cleanup()
 
 
 @pytest.fixture(params=["gloo", "native"])
