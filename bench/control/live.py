@@ -89,28 +89,24 @@ async def _played(controller: Connection, agents: int, nproc: int, steps: int) -
 def _controller(agents: int, nproc: int, relays_above: int) -> Iterator[Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_serve, args=(theirs, agents, nproc, relays_above), daemon=True
-    )
-    process.start()
-    theirs.close()
-    try:
-        yield ours
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-
-
-def _serve(asked: Connection, agents: int, nproc: int, relays_above: int) -> None:
     spec = m.JobSpec(
         run_id="bench", argv=["train.py"], machines=agents, standbys=STANDBYS, nproc=nproc,
         relays_above=relays_above,
     )  # fmt: skip
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-control-") as folder,
-        Journal.create(Path(folder) / "journal.sqlite", spec) as journal,
-    ):
+    with tempfile.TemporaryDirectory(prefix="bench-control-") as folder:
+        process = context.Process(target=_serve, args=(theirs, spec, folder), daemon=True)
+        process.start()
+        theirs.close()
+        try:
+            yield ours
+        finally:
+            process.kill()
+            process.join()
+            ours.close()
+
+
+def _serve(asked: Connection, spec: m.JobSpec, folder: str) -> None:
+    with Journal.create(Path(folder) / "journal.sqlite", spec) as journal:
         collect_seldom()
         asyncio.run(_serve_on_loop(asked, journal))
 
