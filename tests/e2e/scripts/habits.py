@@ -179,6 +179,8 @@ HABITS = [
     refused("variables/closed_over"),
     refused("variables/trainer"),
     equal("variables/trainer_values"),
+    equal("variables/kept_in_parts"),
+    refused("variables/kept_by_namesake"),
     refused("meters/meter"),
     refused("meters/two_meters"),
     refused("meters/meters"),

@@ -59,6 +59,7 @@ from trainmover.state.script.things import (
     Results,
     Things,
     held_by,
+    slots_of,
 )
 from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import entry_of
@@ -169,7 +170,7 @@ class Search:
             known += [slot.key for slot in newest]
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
-        known += self._in_state(whole, newest, _named_by(obj, newest))
+        known += self._in_state(whole, newest, _whose(obj))
 
     def _added(self, obj: object, slots: list[Slot]) -> list[str]:
         """Keys of what an optimizer with a state_dict() of its own has there by name, beside what
@@ -182,16 +183,12 @@ class Search:
         added = {name: self._entry(state[name]) for name in state.keys() - OF_OPTIMIZERS}
         return [one.key for one in slots if added.get(one.name) == self._entry(now_in(one))]
 
-    def _in_state(self, whole: Any, slots: list[Slot], by_name: list[Slot]) -> list[str]:
+    def _in_state(self, whole: Any, slots: list[Slot], owner: object) -> list[str]:
         """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
-        has it. A part of the state stands for one attribute, and an attribute may have many.
-
-        by_name: those among which a name says enough
-        """
+        has it. A part of the state stands for one attribute, and an attribute may have many."""
         state = flattened(whole, 2)
-        names = {str(name).lstrip("_") for name, _ in state}
         left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
-        named = {slot.key for slot in by_name if str(slot.name).lstrip("_") in names}
+        named = _named(Counter(_plainly(name) for name, _ in state), slots, owner)
         left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
         others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
         asked = Counter(entry for parts in others.values() for entry in parts)
@@ -364,10 +361,20 @@ def _whose(tracked: object) -> object:
     return tracked.owner if isinstance(tracked, Attributes) else tracked
 
 
-def _named_by(tracked: object, slots: list[Slot]) -> list[Slot]:
-    """Those that a name in its state stands for; objects that its owner holds have names of their
-    own."""
-    if not isinstance(tracked, Attributes):
-        return slots
-    owner, held = tracked.owner, held_by(tracked.owner)
-    return [slot for slot in slots if slot.owner is owner or slot.owner is held]
+def _named(names: Counter[str], slots: list[Slot], owner: object) -> set[str]:
+    """Keys of those that names in its state stand for: of the owner's own first. What it holds may
+    have attributes of the same name, and no name says which of too many is meant."""
+    held = held_by(owner)
+    own = Counter({_plainly(name) for name in (*held, *slots_of(type(owner)))})
+    found, below = set[str](), dict[str, list[str]]()
+    for slot in slots:
+        name = _plainly(slot.name)
+        if slot.owner is not held and slot.owner is not owner:
+            below.setdefault(name, []).append(slot.key)
+        elif name in names:
+            found.add(slot.key)
+    return found.union(*(k for name, k in below.items() if len(k) <= names[name] - own[name]))
+
+
+def _plainly(name: object) -> str:
+    return str(name).lstrip("_")
