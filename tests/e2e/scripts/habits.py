@@ -65,6 +65,7 @@ HABITS = [
     equal("after/plateau"),
     equal("after/plateau_between", moment=True),
     equal("after/averaged_weights"),
+    refused("after/averages_by_rate"),
     equal("after/average_in_step"),
     equal("after/average_behind"),
     equal("after/average_dict", holds=(6, 25)),
