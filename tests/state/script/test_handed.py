@@ -149,6 +149,18 @@ def test_who_only_reads_hands_nothing_on(text: str) -> None:
     assert not handed(ast.parse(f"def run(self, number, value):\n    {text}\n"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for one in self.kept: average(one, self.weights)",
+        "for rate, one in zip(self.rates, self.kept): average(one, rate)",
+        "[average(one) for one in self.kept]",
+    ],
+)
+def test_a_loop_that_gives_on_what_it_takes_out_hands_it_on(text: str) -> None:
+    assert "kept" in handed(ast.parse(f"def run(self):\n    {text}\n"))
+
+
 def test_what_a_constructor_does_it_does_once() -> None:
     text = "class A:\n    def __init__(self):\n        shuffle(self.kept)\n"
     assert not handed(ast.parse(text))

@@ -1,5 +1,6 @@
 """What lies in a tracked object and goes with it need not be equal on a standby."""
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,61 @@ def test_what_an_optimizer_adds_to_its_state_by_name_goes_with_it(found: Job) ->
     theirs, own = found.theirs[RANK], found.own[JOINER]
     before = found.variables.comparison.differences(theirs, own, at_boundary=False)
     assert {one.name.rpartition(".")[2] for one in before} == {"seen"}
+
+
+MANY = """
+class Meter:
+    def __init__(self):
+        self.total, self.part, self.count = 0, Part(), 0
+    def state_dict(self):
+        return {"total": self.total, "count": self.count}
+    def load_state_dict(self, state):
+        self.total, self.count = state["total"], state["count"]
+class Part:
+    def __init__(self):
+        self.count = 0
+class Trainer:
+    def __init__(self):
+        self.meter, self.part, self.done, self.seen = Meter(), Part(), 0, 0
+trainer = Trainer()
+TRACKED
+for x in job.batches(DATA):
+    step(x[0])
+    trainer.done += 1
+    trainer.seen += 2
+    trainer.meter.total += 3
+    trainer.meter.count += 4
+    trainer.part.count += 5
+    trainer.meter.part.count += 6
+"""
+
+
+@pytest.mark.parametrize("kept", permutations(["done", "seen", "meter", "part"]))
+def test_what_is_tracked_goes_along_in_whatever_order_it_is_tracked(
+    tmp_path: Path, kept: tuple[str, ...]
+) -> None:
+    ways = {
+        "done": "job.tracked['done'] = Attributes(trainer, ('done',))",
+        "seen": "job.tracked['seen'] = Attributes(trainer, ('seen',))",
+        "meter": "job.tracked['meter'] = trainer.meter",
+        "part": "job.tracked['part'] = Attributes(trainer.part, ('count',))",
+    }
+    kinds = "from trainmover.state.kinds.values import Attributes\n"
+    found = run_in(tmp_path, MANY.replace("TRACKED", kinds + "\n".join(ways[one] for one in kept)))
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    assert {one.name.partition("meter.")[2] for one in before} == {"part.count"}
+
+
+def test_a_name_in_a_state_stands_for_none_of_the_attributes_of_other_objects(
+    tmp_path: Path,
+) -> None:
+    kept = "from trainmover.state.kinds.values import Attributes\ntrainer.count = 0\n"
+    script = MANY.replace("TRACKED", kept + "job.tracked['it'] = Attributes(trainer, ('count',))")
+    found = run_in(tmp_path, script + "    trainer.count += 1\n")
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    kept_back = {one.name.removeprefix("it.owner.") for one in before}
+    assert kept_back == {"done", "seen", "part.count", "meter.part.count"} | {
+        f"meter.{name}" for name in ("total", "count")
+    }

@@ -7,7 +7,7 @@ Who is given a number cannot change it, so what counts of these is what may chan
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainmover.state.script.code.syntax import called_name, children, walk
 
@@ -121,6 +121,10 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
                 part = True
             case ast.For(iter=value) | ast.comprehension(iter=value) if shown and not part:
                 return value is node and not only_bound
+            case ast.For(iter=value, target=target) if value is node:
+                return not only_bound and _gives_on(target, above.body)
+            case ast.comprehension(iter=value, target=target) if value is node:
+                return not only_bound and _gives_on(target, [parents[id(above)]])
             case ast.Call() | ast.keyword():
                 return not only_bound and _takes(above, node, parents, part=part)
             case ast.Starred():
@@ -155,3 +159,15 @@ def _takes(
     if part:
         return is_change(name)
     return name not in _READ_BY
+
+
+def _gives_on(target: ast.expr, body: Sequence[ast.AST]) -> bool:
+    """Whether a loop gives what it takes out to a function that may change it."""
+    names = {node.id for node in walk(target) if isinstance(node, ast.Name)}
+    return any(
+        isinstance(call, ast.Call)
+        and called_name(call) not in _READ_BY
+        and any(isinstance(one, ast.Name) and one.id in names for one in call.args)
+        for statement in body
+        for call in walk(statement)
+    )

@@ -21,6 +21,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.script import rounds
 from trainmover.state.script.code.liveness import Live, live_at
 from trainmover.state.script.code.operands import read_before
@@ -57,6 +58,8 @@ from trainmover.state.script.things import (
     First,
     Results,
     Things,
+    held_by,
+    slots_of,
 )
 from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import entry_of
@@ -105,15 +108,15 @@ class Search:
         them."""
         for frame, values in zip(frames, locals_of, strict=True):
             self._leave_out(scope_of(frame.f_code), values)
+        turns: dict[int, list[tuple[str, object]]] = {}
         for name, obj in self._tracked:
-            self._inside.at = ("", "tracked", 0)
-            self._inside.go_into(obj, name, 0)
-            self._inside.go_into_last()
-            self._go_along(obj)
-            if self._source.exchanges and issubclass(type(obj), nn.Module):
-                layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
-                self._inside.outside(self._inside.slot(f"{LAYERS}{name}", layers, "layers", None))
-                self._found += 1
+            turns.setdefault(id(_whose(obj)), []).append((name, obj))
+        self._inside.apart = set(turns)
+        for of_one in turns.values():
+            self._in_turn(of_one)
+        outside = self._layout.outside
+        self._layout.carried = [one for one in outside if one.name in self._carried(one.owner)]
+        self._layout.tracked += going(self._layout.carried)
         self._inside.begin_anew()  # However large the model is.
         self._inside.at = ("", "hooks", 0)
         for hooks in global_hooks().values():
@@ -133,6 +136,21 @@ class Search:
         self._results()
         return self._layout
 
+    def _in_turn(self, tracked: list[tuple[str, object]]) -> None:
+        """What is tracked of one object, found whichever way others lead to it."""
+        name, obj = tracked[0]
+        self._inside.at = ("", "tracked", 0)
+        self._inside.apart.discard(id(_whose(obj)))
+        self._inside.go_into(obj, name, 0)
+        self._inside.go_into_last()
+        newest = self._layout.outside[self._found :]
+        for name, obj in tracked:
+            self._go_along(obj, newest)
+            if self._source.exchanges and issubclass(type(obj), nn.Module):
+                layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
+                self._inside.outside(self._inside.slot(f"{LAYERS}{name}", layers, "layers", None))
+        self._found = len(self._layout.outside)
+
     def _results(self) -> None:
         """Of functions with a cache that rely on more than what they are given."""
         for at, path, function in self._inside.caches:
@@ -141,22 +159,18 @@ class Search:
                 results = {"results": Results(function)}
                 self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
 
-    def _go_along(self, obj: object) -> None:
-        """What was found in a tracked object goes with it: the attributes of a module or an
-        optimizer that are carried, and of any other what is in its state, by name or by value."""
-        known, newest = self._layout.tracked, self._layout.outside[self._found :]
-        self._found = len(self._layout.outside)
+    def _go_along(self, obj: object, newest: list[Slot]) -> None:
+        """What was found in a tracked object goes with it, if it is in its state, by name or by
+        value; attributes of modules and optimizers are carried beside it."""
+        known = self._layout.tracked
         if issubclass(type(obj), nn.Module | Optimizer):
-            carried = [slot for slot in newest if slot.name in self._carried(slot.owner)]
-            self._layout.carried += carried
-            known += going(carried)
             known += self._added(obj, newest)
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
-        known += self._in_state(whole, newest)
+        known += self._in_state(whole, newest, _whose(obj))
 
     def _added(self, obj: object, slots: list[Slot]) -> list[str]:
         """Keys of what an optimizer with a state_dict() of its own has there by name, beside what
@@ -169,13 +183,12 @@ class Search:
         added = {name: self._entry(state[name]) for name in state.keys() - OF_OPTIMIZERS}
         return [one.key for one in slots if added.get(one.name) == self._entry(now_in(one))]
 
-    def _in_state(self, whole: Any, slots: list[Slot]) -> list[str]:
+    def _in_state(self, whole: Any, slots: list[Slot], owner: object) -> list[str]:
         """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
         has it. A part of the state stands for one attribute, and an attribute may have many."""
         state = flattened(whole, 2)
-        names = {str(name).lstrip("_") for name, _ in state}
         left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
-        named = {slot.key for slot in slots if str(slot.name).lstrip("_") in names}
+        named = _named(Counter(_plainly(name) for name, _ in state), slots, owner)
         left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
         others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
         asked = Counter(entry for parts in others.values() for entry in parts)
@@ -341,3 +354,27 @@ class Search:
             values is known and any(slot.name == name for slot in slots)
             for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
         )
+
+
+def _whose(tracked: object) -> object:
+    """The object of the script that this keeps, or is."""
+    return tracked.owner if isinstance(tracked, Attributes) else tracked
+
+
+def _named(names: Counter[str], slots: list[Slot], owner: object) -> set[str]:
+    """Keys of those that names in its state stand for: of the owner's own first. What it holds may
+    have attributes of the same name, and no name says which of too many is meant."""
+    held = held_by(owner)
+    own = Counter({_plainly(name) for name in (*held, *slots_of(type(owner)))})
+    found, below = set[str](), dict[str, list[str]]()
+    for slot in slots:
+        name = _plainly(slot.name)
+        if slot.owner is not held and slot.owner is not owner:
+            below.setdefault(name, []).append(slot.key)
+        elif name in names:
+            found.add(slot.key)
+    return found.union(*(k for name, k in below.items() if len(k) <= names[name] - own[name]))
+
+
+def _plainly(name: object) -> str:
+    return str(name).lstrip("_")

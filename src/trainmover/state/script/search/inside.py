@@ -98,6 +98,7 @@ class Inside:
     at          file, function and first line that keys of what is found begin with
     caches      functions with a cache that were found: where, by which path
     slots_left  how many variables more are noted
+    apart       ids of tracked objects that come later, each in its own turn
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Inside:
         self.caches: list[tuple[tuple[str, str, int], str, Any]] = []
         self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
         self._trained: set[str] = set()  # Names of attributes that are what is trained.
+        self.apart: set[int] = set()
         self.at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
         self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
@@ -225,7 +227,7 @@ class Inside:
     ) -> None:
         if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
             return
-        if self.seen_before(value):
+        if id(value) in self.apart or self.seen_before(value):
             return
         kind = type(value)
         if self._is_container(kind):
