@@ -161,6 +161,62 @@ def test_a_loop_that_gives_on_what_it_takes_out_hands_it_on(text: str) -> None:
     assert "kept" in handed(ast.parse(f"def run(self):\n    {text}\n"))
 
 
+FUNCTIONS = """
+def move(kept, others):
+    for one, by in zip(kept, others): one.mul_(0.9).add_(by)
+def pass_on(others, kept): move(kept, others)
+def put(kept): kept[0] = 1
+def grow(kept):
+    last = kept[-1]
+    last.data += 1
+def sum_into(x, *, kept): torch.add(x, x, out=kept)
+def mean(kept): return kept.mean() + kept[0]
+class Other:
+    def push(self, kept): kept.append(1)
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "move(self.kept[0], self.read[0])",
+        "move(others=self.read[0], kept=self.kept[0])",
+        "pass_on(self.read[0], self.kept[0])",
+        "put(self.kept['a'])",
+        "grow(self.kept[0])",
+        "sum_into(self.read[0], kept=self.kept[0])",
+        "self.push(self.kept[0]); mean(self.read[0])",
+    ],
+)
+def test_a_part_is_handed_to_a_function_of_the_file_that_changes_it(text: str) -> None:
+    found = handed(ast.parse(f"{FUNCTIONS}\ndef run(self):\n    {text}\n"))
+    assert [*found] == ["kept"]
+
+
+def test_averages_that_a_function_is_given_one_by_one_are_compared(tmp_path: Path) -> None:
+    script = """
+    class Averages:
+        def __init__(self, net):
+            self.kept = [[one.detach().clone() for one in net.parameters()]]
+    def move(averages, params):
+        for average, param in zip(averages, params):
+            average.lerp_(param.detach(), 0.1)
+    def main():
+        net = nn.Linear(2, 2)
+        job.tracked["net"] = net
+        averages = Averages(net)
+        for x, y in job.batches(DATA):
+            with torch.no_grad():
+                for one in net.parameters():
+                    one.add_(float(x.sum()))
+            move(averages.kept[0], list(net.parameters()))
+        print(averages.kept[0][0].sum())
+    main()
+    """
+    found = captures.run_in(tmp_path, script).differences()
+    assert [one.name for one in found] == ["averages.kept"]
+
+
 def test_what_a_constructor_does_it_does_once() -> None:
     text = "class A:\n    def __init__(self):\n        shuffle(self.kept)\n"
     assert not handed(ast.parse(text))

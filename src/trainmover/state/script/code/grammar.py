@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
-from trainmover.state.script.code.handed import CHANGES, PASSES_ON, SAME, VIEWS, is_change
+from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEWS, is_change
 from trainmover.state.script.code.syntax import called_name, children, walk
 
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")

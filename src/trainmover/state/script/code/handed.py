@@ -3,51 +3,36 @@ to them shows: `random.shuffle(self.order)`, `torch.add(a, b, out=self.sum)`, `p
 `return self._seen`, `seen = self.seen`, `push = self.seen.append`.
 
 Who is given a number cannot change it, so what counts of these is what may change in place. A part
-(`self.x[i]`) goes to and fro in every dataset: it counts only if it is given to what changes it.
+(`self.x[i]`) goes to and fro in every dataset: it counts only if it is given to what changes it, be
+that a function of the same file.
 """
 
 import ast
 from collections.abc import Iterator, Sequence
 
+from trainmover.state.script.code.changing import (
+    PASSES_ON,
+    SAME,
+    VIEWS,
+    Changed,
+    changed_parameters,
+    is_change,
+    names_of,
+)
 from trainmover.state.script.code.syntax import called_name, children, walk
 
-CHANGES = frozenset(
-    {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
-    | {"remove", "discard", "add", "clear", "update", "setdefault", "sort", "reverse", "rotate"}
-    | {"subtract", "difference_update", "intersection_update", "symmetric_difference_update"}
-    | {"move_to_end", "fill", "put", "partition", "resize", "itemset", "__setitem__"}
-    | {"__delitem__", "__iadd__", "frombytes", "fromlist"}
-)
-"""Methods of containers and arrays that change them; torch's own end with an underscore."""
-VIEWS = frozenset(
-    {"view", "reshape", "select", "narrow", "detach", "numpy", "flatten", "ravel", "t", "squeeze"}
-    | {"unsqueeze", "transpose", "permute", "unbind", "split", "chunk", "expand_as", "diagonal"}
-    | {"values", "items", "get", "view_as", "expand"}
-)
-"""Methods whose result shares memory, or is made of what the object holds."""
-SAME = frozenset({"data", "T", "mT", "H", "real", "imag", "flat"})
-"""Attributes that do."""
 _READ_BY = frozenset(
     {"len", "print", "sum", "min", "max", "sorted", "list", "tuple", "set", "dict", "frozenset"}
     | {"str", "repr", "isinstance", "float", "int", "bool", "abs", "any", "all", "id", "type"}
     | {"range", "hasattr", "format", "round", "hash", "enumerate", "zip", "reversed", "Counter"}
 )
 """Functions that only read what they are given, or whose results loops take apart."""
-PASSES_ON = frozenset(
-    {"iter", "next", "list", "tuple", "sorted", "reversed", "enumerate", "zip", "min", "max"}
-)
-"""Functions whose results are made of what they are given."""
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr)
 
 
 ANY = "*"
 """In the place of a name that only the run knows."""
-
-
-def is_change(name: str) -> bool:
-    """A method that changes its object."""
-    return name in CHANGES or (name.endswith("_") and not name.startswith("_"))
 
 
 def handed(tree: ast.Module) -> dict[str, int]:
@@ -58,10 +43,11 @@ def handed(tree: ast.Module) -> dict[str, int]:
     """
     parents = {id(child): node for node in walk(tree) for child in children(node)}
     made = {id(node) for node in _in_constructors(tree)}
+    changed = changed_parameters(tree)
     found: dict[str, int] = {}
     for node in walk(tree):
         name = _attribute(node)
-        if name and _leaves(node, parents, only_bound=id(node) in made):
+        if name and _leaves(node, parents, changed, only_bound=id(node) in made):
             found[name] = max(node.lineno, found.get(name, 0))  # type: ignore[attr-defined]
     return found
 
@@ -93,9 +79,12 @@ def _attribute(node: ast.AST) -> str:
     return ""
 
 
-def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> bool:
+def _leaves(
+    node: ast.AST, parents: dict[int, ast.AST], changed: Changed, *, only_bound: bool
+) -> bool:
     """Climbs as long as what is above is the object itself, or shares its memory.
 
+    changed: what functions of the file do to what they are given
     only_bound: it counts only if a method that changes it is kept
     """
     part = False  # Whether it is only what the object holds by now.
@@ -126,7 +115,7 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
             case ast.comprehension(iter=value, target=target) if value is node:
                 return not only_bound and _gives_on(target, [parents[id(above)]])
             case ast.Call() | ast.keyword():
-                return not only_bound and _takes(above, node, parents, part=part)
+                return not only_bound and _takes(above, node, parents, changed, part=part)
             case ast.Starred():
                 part = True
             case ast.Return() | ast.Yield() | ast.Match() | ast.arguments():
@@ -144,7 +133,12 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
 
 
 def _takes(
-    above: ast.Call | ast.keyword, node: ast.AST, parents: dict[int, ast.AST], *, part: bool
+    above: ast.Call | ast.keyword,
+    node: ast.AST,
+    parents: dict[int, ast.AST],
+    changed: Changed,
+    *,
+    part: bool,
 ) -> bool:
     """Whether what is called may change what it is given."""
     if isinstance(above, ast.keyword):
@@ -156,9 +150,9 @@ def _takes(
     if not isinstance(call, ast.Call) or call.func is node:
         return False
     name = called_name(call)
-    if part:
-        return is_change(name)
-    return name not in _READ_BY
+    if not part:
+        return name not in _READ_BY
+    return is_change(name) or bool(names_of(call, node) & changed.get(name, frozenset()))
 
 
 def _gives_on(target: ast.expr, body: Sequence[ast.AST]) -> bool:
