@@ -130,10 +130,11 @@ class Untracked:
             yield from (one for one in vars(value).values() if isinstance(one, Tensor))
 
     def _trained_by(self, optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
-        """Parameters that it has, and no module that is tracked: no `state_dict()` has them."""
+        """Parameters that it has, and no module that is tracked: no `state_dict()` has them. Shards
+        are of a module that may show them whole at the moment."""
         for group in optimizer.param_groups:
-            known = (one for one in group["params"] if not is_lazy(one))
-            yield from (one for one in known if not self._shows(one))
+            whole = (one for one in group["params"] if not hasattr(one, "to_local"))
+            yield from (one for one in whole if not is_lazy(one) and not self._shows(one))
 
     def _kept_in(self, part: nn.Module) -> dict[str, Any]:
         """What a metric of a library keeps in plain attributes; mostly nothing."""
