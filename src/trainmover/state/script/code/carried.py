@@ -27,9 +27,14 @@ from trainmover.state.script.code.asked_for import (
     replaced_in,
 )
 from trainmover.state.script.code.grammar import own
-from trainmover.state.script.code.syntax import called_name, children, last_name, walk
+from trainmover.state.script.code.syntax import (
+    Function,
+    called_name,
+    children,
+    last_name,
+    walk,
+)
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Parts = frozenset[Part]
 _Summary = tuple[_Parts, _Parts]
 """Attributes that a function may read before it writes them, and those it surely writes."""
@@ -169,7 +174,7 @@ class _Reader:
         return read, written
 
     def _stands_in(self, node: ast.stmt) -> bool:
-        if self._at is None or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if self._at is None or isinstance(node, Function):
             return False
         last = node.end_lineno or node.lineno
         return any(node.lineno <= line <= last for line in self._at)
@@ -442,7 +447,7 @@ def _evaluated(node: ast.AST, surely: bool = True) -> Iterator[tuple[ast.AST, bo
     surely is: not what is behind an `and`, in a choice, in a comprehension or in a lambda."""
     always = _always(node)
     for child in children(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+        if not isinstance(child, Function):
             known = not always or any(child is one for one in always)
             yield from _evaluated(child, surely and known)
     yield node, surely

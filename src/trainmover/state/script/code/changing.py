@@ -4,8 +4,9 @@ given, such as `def update(averages, params): for a, p in zip(averages, params):
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from trainmover.state.script.code.syntax import called_name, children, walk
+from trainmover.state.script.code.syntax import Function, called_name, children, walk
 
 CHANGES = frozenset(
     {"append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem"}
@@ -29,7 +30,6 @@ PASSES_ON = frozenset(
 """Functions whose results are made of what they are given."""
 Changed = dict[str, frozenset[int | str]]
 """By the name of a function: parameters that it changes, by place and by name."""
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_change(name: str) -> bool:
@@ -45,13 +45,14 @@ def changed_parameters(tree: ast.Module) -> Changed:
     [0, 'kept']
     """
     methods = {id(one) for cls in walk(tree) for one in children(cls) if type(cls) is ast.ClassDef}
-    functions = [one for one in walk(tree) if isinstance(one, _Function)]
+    functions = [
+        _read(one, is_method=id(one) in methods) for one in walk(tree) if isinstance(one, Function)
+    ]
     found: Changed = {}
     while True:  # They call each other.
         newer: Changed = {}
         for one in functions:
-            changed = _changed_in(one, found, is_method=id(one) in methods)
-            newer[one.name] = newer.get(one.name, frozenset()) | changed
+            newer[one.name] = newer.get(one.name, frozenset()) | _changed_in(one, found)
         if newer == found:
             return found
         found = newer
@@ -63,19 +64,38 @@ def names_of(call: ast.Call, argument: ast.AST) -> set[int | str]:
     return names | {one.arg for one in call.keywords if one.value is argument and one.arg}
 
 
-def _changed_in(function: _Function, known: Changed, *, is_method: bool) -> frozenset[int | str]:
-    """Parameters that it changes, or gives to what changes them."""
+@dataclass(frozen=True)
+class _Body:
+    """Of a function, read once.
+
+    by_place  its parameters, in the order of a call
+    of        by a name, the parameters whose parts it may be
+    nodes     all in it
+    """
+
+    name: str
+    by_place: list[str]
+    of: dict[str, set[str]]
+    nodes: list[ast.AST]
+
+
+def _read(function: Function, *, is_method: bool) -> _Body:
     by_place = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    of = {one: {one} for one in by_place}  # By a name, whose parts it may be.
+    of = {one: {one} for one in by_place}
     of |= {one.arg: {one.arg} for one in function.args.kwonlyargs}
     nodes = [*walk(function)]
     for node in nodes:
         for target, names in _taken_out(node):
             of.setdefault(target, set()).update(*(of[name] for name in names if name in of))
-    roots = {root for node in nodes for root in _changed_by(node, known)}
-    changed = set[str]().union(*(of[root] for root in roots if root in of))
-    places = enumerate(by_place[1:] if is_method else by_place)
-    return frozenset({*changed, *(place for place, name in places if name in changed)})
+    return _Body(function.name, by_place[1:] if is_method else by_place, of, nodes)
+
+
+def _changed_in(function: _Body, known: Changed) -> frozenset[int | str]:
+    """Parameters that it changes, or gives to what changes them."""
+    roots = {root for node in function.nodes for root in _changed_by(node, known)}
+    changed = set[str]().union(*(function.of[root] for root in roots if root in function.of))
+    places = (place for place, name in enumerate(function.by_place) if name in changed)
+    return frozenset({*changed, *places})
 
 
 def _taken_out(node: ast.AST) -> Iterator[tuple[str, set[str]]]:

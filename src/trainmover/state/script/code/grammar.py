@@ -5,13 +5,12 @@ from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
 from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEWS, is_change
-from trainmover.state.script.code.syntax import called_name, children, walk
+from trainmover.state.script.code.syntax import Function, called_name, children, walk
 
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
 _OURS = frozenset({"batches", "enumerate", "range"})
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -28,7 +27,7 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
     """With the class whose method each is, "" for others."""
     for child in children(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(child, Function):
             yield child, owner
             yield from functions(child, owner)
         else:

@@ -19,11 +19,10 @@ from types import CodeType
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES
-from trainmover.state.script.code.grammar import Function
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
 from trainmover.state.script.code.handed import handed
 from trainmover.state.script.code.in_force import SETTERS
-from trainmover.state.script.code.syntax import called_name, children, walk
+from trainmover.state.script.code.syntax import Function, called_name, children, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _CLOCK_MODULES = frozenset(

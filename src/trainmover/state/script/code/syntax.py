@@ -6,6 +6,7 @@ Whether a name is read or stored to (`ctx`) is a part of its node, and none belo
 import ast
 from collections.abc import Iterator
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BELOW = "_below"
 
 
