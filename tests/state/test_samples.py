@@ -150,6 +150,17 @@ def test_gradients_show_one_gate_before_the_state_does() -> None:
     assert all(0 <= hash_ < 2**63 for pair in hashes for hash_ in pair)
 
 
+def test_gradients_are_those_of_the_same_parameters_whatever_their_order() -> None:
+    ranks = Rank(), Rank()
+    ranks[1].optimizer.param_groups[0]["params"].reverse()
+    for rank in ranks:
+        rank.step(1)
+    for step in range(2, 7):
+        for rank in ranks:
+            rank.samples.take(Step(step), anew=False, applies=rank.optimizer)
+        assert ranks[0].samples.newest == ranks[1].samples.newest
+
+
 def test_an_optimizer_without_gradients_adds_nothing() -> None:
     rank = Rank()
     rank.samples.take(Step(1), anew=True)

@@ -229,7 +229,7 @@ def test_names_that_are_not_tracked_are_refused() -> None:
     source = build(1, 1)
     with pytest.raises(StateMismatch, match="scheduler"):
         Tracked().load_small(source.small_states())
-    with pytest.raises(StateMismatch, match="model"):
+    with pytest.raises(StateMismatch, match="optimizer"):
         Tracked().bulk_destinations(source.bulk_header()[0])
 
 

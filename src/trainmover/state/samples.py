@@ -132,6 +132,7 @@ class Samples:
         self._tracked = tracked
         self._taken: dict[int, Sample] = {}
         self._places = _Places((), [], [], [])
+        self._ordered: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}  # By group.
         self._ahead: dict[tuple[int, int, int, int], Callable[[], bytes]] = {}
 
     def look_ahead(self, step: Step) -> None:
@@ -165,7 +166,7 @@ class Samples:
         own = xxhash.xxh3_64()
         for part in self._bytes(step, ahead=ahead):
             own.update(part)
-        for part in _gradients(applies, step) if applies is not None else ():
+        for part in self._gradients(applies, step) if applies is not None else ():
             own.update(part)
         self.hash = own.intdigest() >> 1
         chain = xxhash.xxh3_64(before.chain if before is not None else b"")
@@ -187,7 +188,7 @@ class Samples:
     def forget(self) -> None:
         """Nothing is held here any more."""
         self.newest, self._taken, self._places = None, {}, _Places((), [], [], [])
-        self._ahead = {}
+        self._ordered, self._ahead = {}, {}
 
     def _bytes(self, step: Step, *, ahead: bool) -> list[bytes]:
         places, copied = self._places_now(), self._ahead if ahead else {}
@@ -206,10 +207,36 @@ class Samples:
                 found += _read([tensors[turn % len(tensors)]], step)
         return found
 
+    def _gradients(self, optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
+        groups = [group["params"] for group in optimizer.param_groups if group["params"]]
+        if not groups:
+            return []
+        number = step % len(groups)
+        given, at = groups[number], (id(optimizer), number)
+        before, parameters = self._ordered.get(at, ([], []))
+        if before is not given or len(parameters) != len(given):
+            parameters = self._in_order(given)
+            self._ordered[at] = given, parameters
+        turns = range(min(GRADIENTS, len(parameters)))
+        chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
+        near = [
+            one
+            for one in chosen
+            if one is not None
+            and not one.is_sparse
+            and (one.is_cpu or not device_digest.lies_elsewhere(one))
+        ]
+        return _read(near, step)
+
+    def _in_order(self, parameters: list[Tensor]) -> list[Tensor]:
+        """Of the modules, as on every rank: a script may have chosen them by a set."""
+        at = {id(one): number for number, one in enumerate(self._places_now().parameters)}
+        return sorted(parameters, key=lambda one: at.get(id(one), len(at)))
+
     def _places_now(self) -> _Places:
         of = self._tracked.ids()
         if of != self._places.of:
-            self._places = self._look(of)
+            self._places, self._ordered = self._look(of), {}
         return self._places
 
     def _look(self, of: tuple[int, ...]) -> _Places:
@@ -238,23 +265,6 @@ def _chosen(places: _Places, step: Step) -> list[Tensor]:
         kept = optimizer.state.get(parameter, {})
         chosen += [kept[name] for name in sorted(kept) if isinstance(kept[name], Tensor)]
     return chosen
-
-
-def _gradients(optimizer: torch.optim.Optimizer, step: Step) -> list[bytes]:
-    groups = [group["params"] for group in optimizer.param_groups if group["params"]]
-    if not groups:
-        return []
-    parameters = groups[step % len(groups)]
-    turns = range(min(GRADIENTS, len(parameters)))
-    chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
-    near = [
-        one
-        for one in chosen
-        if one is not None
-        and not one.is_sparse
-        and (one.is_cpu or not device_digest.lies_elsewhere(one))
-    ]
-    return _read(near, step)
 
 
 def _hands_out_memory(obj: HasState) -> bool:

@@ -2,27 +2,27 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import xxhash
 
 from trainmover.state import encode
-from trainmover.state.items import HasState
 
 _NUMBER = re.compile(r"(?<=[.\[_])\d+(?=[.\]_]|$)")
 
 
-def signature_of(objects: Iterable[tuple[str, HasState]]) -> str:
-    """Hash of names and types of the objects and of place, shape and dtype of each tensor in their
-    state; of a sharded tensor the local part. 32 hex digits.
+def signature_of(objects: Iterable[tuple[str, str, Any]]) -> str:
+    """Hash of names and types of objects, in this order, and of place, shape and dtype of each
+    tensor in their states; of a sharded tensor the local part. 32 hex digits.
 
     Numbers in names count from where a rank's own begin: layers 4 and 5 of one pipeline stage are
     what layers 2 and 3 are of another.
     """
     digest = xxhash.xxh3_128()
-    for name, obj in sorted(objects):
-        structure, _ = encode.split(obj.state_dict(), canonical=True)
+    for name, kind, state in objects:
+        structure, _ = encode.split(state, canonical=True)
         holes = encode.holes(structure)
-        digest.update(f"{name} {type(obj).__qualname__} {len(holes)}\n".encode())
+        digest.update(f"{name} {kind} {len(holes)}\n".encode())
         paths = renumbered([hole.path for hole in holes])
         for path, hole in sorted(zip(paths, holes, strict=True), key=lambda pair: pair[0]):
             digest.update(f"{path} {hole.shape} {hole.dtype} {hole.sharded}\n".encode())

@@ -23,7 +23,7 @@ from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.grouped import Grouped
+from trainmover.state.kinds.grouped import Grouped, path_by_name
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
@@ -33,6 +33,7 @@ from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.signature import signature_of
 from trainmover.torch_internals.modules import tensors_of
+from trainmover.torch_internals.optimizers import is_zero
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
@@ -261,11 +262,13 @@ class Tracked:
 
     def bulk_paths(self, header: bytes) -> list[str]:
         """Of the tensors of a `bulk_header`, in its order: as in `replica_digest`."""
-        paths = []
+        paths, groups = [], _header(header)["groups"]
         for name, structure in _structures(header).items():
             own = self._own_buffers(name)
-            shared = [hole for hole in encode.holes(structure) if hole.path not in own]
-            paths += [f"{name}.{hole.path}" for hole in shared]
+            shared = [hole.path for hole in encode.holes(structure) if hole.path not in own]
+            if self._in_order(name) is not None:
+                shared = [path_by_name(path, groups.get(name, {})) for path in shared]
+            paths += [f"{name}.{path}" for path in shared]
         return paths
 
     def bulk_destinations(self, header: bytes) -> list[Tensor]:
@@ -311,12 +314,15 @@ class Tracked:
 
     def signature(self) -> str:
         """What kind of state this is, whatever its values: see `signature_of`."""
-        return signature_of(self._objects.items())
+        return signature_of(
+            (name, type(obj).__qualname__, self._compared(name, obj))
+            for name, obj in sorted(self._objects.items())
+        )
 
     def shared_states(self) -> Iterator[tuple[str, Any]]:
         """What replicas share, by name: bulk state without the buffers of modules."""
         for name in sorted(self.bulk_names()):
-            state = self._bulk_object(name).state_dict()
+            state = self._compared(name, self._bulk_object(name))
             if own := self._own_buffers(name):
                 state = {key: value for key, value in state.items() if key not in own}
             yield name, state
@@ -333,7 +339,17 @@ class Tracked:
     def digest(self, names: Iterable[str] | None = None) -> str:
         """Of all that is tracked, or of these objects: see `Digest`."""
         chosen = sorted(self._objects if names is None else names)
-        return digest_of((name, self._known(name).state_dict()) for name in chosen).whole
+        return digest_of((name, self._compared(name, self._known(name))) for name in chosen).whole
+
+    def _compared(self, name: str, obj: HasState) -> Any:
+        """Its state, without what differs in each process."""
+        state, grouped = obj.state_dict(), self._in_order(name)
+        return state if grouped is None else grouped.by_name(state)
+
+    def _in_order(self, name: str) -> Grouped | None:
+        """How its state is in the order of its groups; a shard's is in one of its own."""
+        grouped = self._grouped.get(name)
+        return None if grouped is None or is_zero(grouped.optimizer) else grouped
 
     def _known(self, name: str) -> HasState:
         obj = self._objects.get(name)

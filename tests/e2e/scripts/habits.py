@@ -130,6 +130,7 @@ HABITS = [
     equal("updates/several"),
     equal("updates/zero", alone=True),
     equal("updates/thawed"),
+    equal("updates/chosen_by_set"),
     equal("updates/per_pass"),
     equal("updates/skipped"),
     equal("updates/sparse"),

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from trainmover.errors import StateMismatch
+from trainmover.state import digest
 from trainmover.state.tracked import Tracked
 
 
@@ -166,3 +167,71 @@ def test_what_changed_here_and_not_there_is_put_back() -> None:
     remove(joiner, 1)
     move(source, joiner)
     assert is_as_source(joiner, source)
+
+
+def build_by_set(order: list[int], *, named: bool = False) -> Tracked:
+    """As `build_blocks`, in one group, with its parameters in the order that a set has them."""
+    torch.manual_seed(1)
+    model = nn.Sequential(*[nn.Linear(3, 3, bias=False) for _ in order])
+    given: Any = [*(model.named_parameters() if named else model.parameters())]
+    tracked = Tracked()
+    tracked.add("model", model)
+    tracked.add("optimizer", torch.optim.Adam([given[at] for at in order], lr=0.1))
+    return tracked
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("trained_there", [False, True])
+def test_each_parameter_has_its_own_state_whatever_their_order(
+    *, named: bool, trained_there: bool
+) -> None:
+    source, joiner = (build_by_set(order, named=named) for order in ([0, 1, 2], [2, 0, 1]))
+    train(source)
+    if trained_there:
+        train(joiner)
+    there: Any = joiner["optimizer"]
+    held = there.param_groups[0]["params"]  # As LBFGS does.
+    move(source, joiner)
+    model: Any = joiner["model"]
+    for params in (held, there.param_groups[0]["params"]):
+        assert [id(one) for one in params] == [id(one) for one in model.parameters()]
+    if named:
+        assert there.param_groups[0]["param_names"] == ["0.weight", "1.weight", "2.weight"]
+    assert is_as_source(joiner, source)
+
+
+def test_ranks_hold_the_same_whatever_the_order() -> None:
+    one, other = build_by_set([0, 1, 2]), build_by_set([2, 0, 1])
+    train(one)
+    train(other)
+    assert one.digest() == other.digest()
+    assert one.signature() == other.signature()
+    assert one.replica_digest() == other.replica_digest()
+    assert one.bulk_paths(one.bulk_header()[0]) != other.bulk_paths(other.bulk_header()[0])
+    first: Any = other["model"]
+    second: Any = other["optimizer"]
+    states = second.state
+    a, b = first[0].weight, first[1].weight
+    states[a], states[b] = states[b], states[a]
+    assert one.replica_digest() != other.replica_digest()
+
+
+def test_paths_of_a_header_are_those_of_the_digest() -> None:
+    tracked = build_by_set([2, 0, 1])
+    train(tracked)
+    header, tensors = tracked.bulk_header()
+    hashes = tracked.replica_digest().tensors
+    paths = tracked.bulk_paths(header)
+    assert {*paths} == {*hashes}
+    assert [*map(digest.hashes_of, [[one] for one in tensors])] == [[hashes[p]] for p in paths]
+
+
+def test_parameters_of_no_tracked_module_stay_in_their_order() -> None:
+    tracked = Tracked()
+    tracked.add("optimizer", torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1, momentum=0.9))
+    there: Any = tracked["optimizer"]
+    there.param_groups[0]["params"][0].grad = torch.ones(1)
+    there.step()
+    header, _ = tracked.bulk_header()
+    assert tracked.bulk_paths(header) == ["optimizer.state[0].momentum_buffer"]
+    assert {*tracked.replica_digest().tensors} == {"optimizer.state[0].momentum_buffer"}
