@@ -132,6 +132,7 @@ HABITS = [
     equal("updates/thawed"),
     equal("updates/chosen_by_set"),
     equal("updates/per_pass"),
+    equal("updates/rate_by_numpy", holds=(21, 27)),
     equal("updates/skipped"),
     equal("updates/sparse"),
     equal("updates/caught"),

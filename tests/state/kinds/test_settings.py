@@ -1,7 +1,9 @@
 """What parameter groups are set to goes with the rank's own record."""
 
+from collections import deque
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -24,7 +26,31 @@ def test_they_are_what_they_were() -> None:
     assert len(group["params"]) == 2
 
 
-@pytest.mark.parametrize("value", [0.05, 1, True, None, "a word", (0.5, 0.6)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.float64(0.5),
+        numpy.float32(0.5),
+        numpy.int64(3),
+        numpy.array([0.5, 0.6]),
+        {"warm": numpy.float64(0.5), "late": [1, 2]},
+        deque([0.5, 0.6], maxlen=4),
+        (numpy.float64(0.5), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_numbers_of_numpy_and_collections_go_along(value: Any) -> None:
+    source, joiner = build(lr=0.1), build(lr=0.1)
+    source.param_groups[0]["rate"], joiner.param_groups[0]["rate"] = value, 0.1
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    given = joiner.param_groups[0]["rate"]
+    assert type(given) is type(value)
+    assert str(given) == str(value)
+
+
+@pytest.mark.parametrize(
+    "value", [0.05, 1, True, None, "a word", (0.5, 0.6), numpy.float64(0.05), numpy.float32(0.05)]
+)
 def test_a_change_is_seen(value: object) -> None:
     optimizer = build(lr=1.0)
     settings = Settings(optimizer)

@@ -5,10 +5,12 @@ in its next step already, and a script sets a rate between the fetch of a batch 
 what they were at the fetch goes with the rank's own record.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -17,11 +19,12 @@ from trainmover.errors import StateMismatch
 from trainmover.state import encode
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
+_LISTS = frozenset({tuple, list, deque, set, frozenset})
 
 
 class Settings:
-    """Of one optimizer, with the two state methods. What is no number, word or tensor, nor a tuple
-    or list of such, stays where it is."""
+    """Of one optimizer, with the two state methods. What is no number, word, array or tensor, nor a
+    collection of such, stays where it is."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
@@ -99,11 +102,17 @@ def _settings(group: dict[str, Any]) -> dict[str, Any]:
 
 def _stays(value: object) -> bool:
     """Whether it is another object once it is another value."""
-    return type(value) in _PLAIN or (type(value) is tuple and all(map(_stays, value)))
+    if type(value) in _PLAIN or isinstance(value, numpy.number):
+        return True
+    return type(value) is tuple and all(map(_stays, value))
 
 
 def _can_go_along(value: object) -> bool:
-    if type(value) in (tuple, list):
+    kind = type(value)
+    if kind in _LISTS:
         entries: list[object] = value  # type: ignore[assignment]
         return _PLAIN.issuperset(map(type, entries)) or all(map(_can_go_along, entries))
-    return type(value) in _PLAIN or type(value) is Tensor
+    if kind is dict:
+        named: dict[object, object] = value  # type: ignore[assignment]
+        return all(map(_can_go_along, named)) and all(map(_can_go_along, named.values()))
+    return kind in _PLAIN or kind is Tensor or isinstance(value, numpy.generic | numpy.ndarray)

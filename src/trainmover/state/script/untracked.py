@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy
 import torch
 import xxhash
 from torch import Tensor, nn
@@ -257,4 +258,4 @@ def _settings(held: dict[str, Any]) -> dict[str, Any]:
 def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
-    return isinstance(value, int | float | str | None)
+    return isinstance(value, int | float | str | numpy.number | None)

@@ -60,7 +60,7 @@ def _nbytes(value: Any) -> float:
     if isinstance(value, Tensor):
         is_copied = tensor_bytes.is_plain(value) and not value.requires_grad
         return value.nbytes if is_copied else float("inf")
-    if isinstance(value, numpy.ndarray):
+    if isinstance(value, numpy.ndarray | numpy.generic):
         return value.nbytes
     if type(value) in _LISTS:
         plain = len(value) <= ATTRIBUTE_BYTES_MAX and {*map(type, value)} <= {*_PLAIN}

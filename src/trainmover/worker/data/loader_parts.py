@@ -207,7 +207,11 @@ def set_numbers(loader: Any, numbers: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _numbers_in(part: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(part).items() if type(value) in _NUMBERS}
+    return {name: value for name, value in vars(part).items() if _is_number(value)}
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in _NUMBERS or isinstance(value, numpy.number)
 
 
 def _counting(loader: Any) -> Iterator[tuple[str, Any]]:
