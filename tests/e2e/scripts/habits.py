@@ -167,6 +167,7 @@ HABITS = [
     refused("variables/best"),
     refused("variables/best_saved"),
     equal("variables/best_values"),
+    equal("variables/globals_kept"),
     equal("libraries/metric", holds=(8, 25)),
     refused("libraries/metric_untracked"),
     equal("libraries/accumulation", holds=(9, 25)),

@@ -91,6 +91,7 @@ class Search:
         self._loaders = list(loaders)
         self._locals_of: list[Any] = []
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
+        self._kept = _kept_of_modules(self._tracked)
         self._found = 0  # Variables that the tracked objects until now have.
         own = [one for module in modules for one in vars(module).values() if type(one) is type]
         kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
@@ -242,7 +243,7 @@ class Search:
             self._read_in[id(held)] = names | at_end
         targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
         for name in sorted(names | targets | at_end):
-            if name.startswith(("__", ".")):
+            if name.startswith(("__", ".")) or (id(values), name) in self._kept:
                 continue
             if self._inside.tells_time(name, scope, values.get(name)):
                 continue
@@ -322,7 +323,9 @@ class Search:
         source = source_of(module.__file__ or "")
         scope = source.scopes[MODULE] if source else Scope()
         for name, value in sorted(values.items(), key=itemgetter(0)):
-            if name.startswith("__") or self._inside.tells_time(name, scope, value):
+            if name.startswith("__") or (id(values), name) in self._kept:
+                continue
+            if self._inside.tells_time(name, scope, value):
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._inside.hung_on(value, vars(value), name)
@@ -359,6 +362,16 @@ class Search:
 def _whose(tracked: object) -> object:
     """The object of the script that this keeps, or is."""
     return tracked.owner if isinstance(tracked, Attributes) else tracked
+
+
+def _kept_of_modules(tracked: list[tuple[str, object]]) -> set[tuple[int, str]]:
+    """Globals that go with the rank: the module's dict, by its id, and the name."""
+    return {
+        (id(vars(one.owner)), name)
+        for _, one in tracked
+        if isinstance(one, Attributes) and isinstance(one.owner, ModuleType)
+        for name in one.names
+    }
 
 
 def _named(names: Counter[str], slots: list[Slot], owner: object) -> set[str]:
