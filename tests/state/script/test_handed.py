@@ -1,12 +1,13 @@
 """What an attribute holds may be changed where no store to it shows: it is compared then."""
 
 import ast
+import textwrap
 from pathlib import Path
 
 import captures
 import pytest
 
-from trainmover.state.script.code.handed import handed
+from trainmover.state.script.code.source import read, together
 
 SCRIPT = """
 import bisect, contextlib, heapq, operator, random
@@ -146,7 +147,7 @@ def test_a_global_of_another_file_is_too(tmp_path: Path) -> None:
     ],
 )
 def test_who_only_reads_hands_nothing_on(text: str) -> None:
-    assert not handed(ast.parse(f"def run(self, number, value):\n    {text}\n"))
+    assert not read(ast.parse(f"def run(self, number, value):\n    {text}\n")).handed
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_who_only_reads_hands_nothing_on(text: str) -> None:
     ],
 )
 def test_a_loop_that_gives_on_what_it_takes_out_hands_it_on(text: str) -> None:
-    assert "kept" in handed(ast.parse(f"def run(self):\n    {text}\n"))
+    assert "kept" in read(ast.parse(f"def run(self):\n    {text}\n")).handed
 
 
 FUNCTIONS = """
@@ -189,7 +190,7 @@ class Other:
     ],
 )
 def test_a_part_is_handed_to_a_function_of_the_file_that_changes_it(text: str) -> None:
-    found = handed(ast.parse(f"{FUNCTIONS}\ndef run(self):\n    {text}\n"))
+    found = read(ast.parse(f"{FUNCTIONS}\ndef run(self):\n    {text}\n")).handed
     assert [*found] == ["kept"]
 
 
@@ -219,4 +220,81 @@ def test_averages_that_a_function_is_given_one_by_one_are_compared(tmp_path: Pat
 
 def test_what_a_constructor_does_it_does_once() -> None:
     text = "class A:\n    def __init__(self):\n        shuffle(self.kept)\n"
-    assert not handed(ast.parse(text))
+    assert not read(ast.parse(text)).handed
+
+
+HELPERS = {
+    "averages.py": """
+import heapq, torch
+def advance(kept, others):
+    for one, by in zip(kept, others): one.detach().mul_(0.9).add_(by)
+def deeper(others, kept): advance(kept, others)
+def rest(rate, kept): torch._foreach_mul_(list(kept), rate)
+def mean(kept): return sum(kept)
+class Averager:
+    def into(self, kept, others): torch._foreach_lerp_(kept, others, 0.1)
+    @staticmethod
+    def plainly(kept, others): advance(kept, others)
+    def __call__(self, others, kept): self.into(kept, others)
+class Faster(Averager):
+    pass
+""",
+    "heaps.py": "import heapq\ndef push(kept, one): heapq.heappush(kept, one)\n",
+}
+TAKES = [
+    "from averages import advance\nadvance(self.kept[0], self.read[0])",
+    "from averages import advance as move\nmove(self.kept[0], self.read[0])",
+    "import averages\naverages.advance(kept=self.kept[0], others=self.read[0])",
+    "averages.deeper(self.read[0], self.kept[0])",
+    "averages.rest(0.9, self.kept[0])",
+    "averages.advance([self.kept[0][1], self.kept[0][2]], self.read[0])",
+    "averages.advance(self.kept['slow'].values(), self.read[0])",
+    "slow = self.kept[0]\naverages.advance(slow, self.read[0])",
+    "self.averager.into(self.kept[0], self.read[0])",
+    "Averager.plainly(self.kept[0], self.read[0])",
+    "into = self.averager.into\ninto(self.kept[0], self.read[0])",
+    "move = Averager()\nmove(self.read[0], self.kept[0])",
+    "self.move = Faster()\nself.move(self.read[0], self.kept[0])",
+    "move = partial(averages.deeper, self.read[0])\nmove(self.kept[0])",
+    "run(move=advance)\nmove(self.kept[0], self.read[0])",
+    "push(self.kept[0], mean(self.read[0]))",
+    "heapq.heappush(self.kept[0], self.read[0])",
+    "random.shuffle(self.kept['train'])",
+    "dist.all_reduce(self.kept[0])",
+    "slow = self.kept[0]\ntorch._foreach_mul_(slow, 0.1)",
+]
+
+
+@pytest.mark.parametrize("text", TAKES)
+def test_a_part_is_handed_to_what_changes_it_in_any_file_of_the_script(text: str) -> None:
+    script = f"def run(self):\n{textwrap.indent(text, '    ')}\n"
+    files = [read(ast.parse(one)) for one in (script, *HELPERS.values())]
+    found = together(files).handed
+    assert "kept" in found
+    assert "read" not in found
+
+
+def test_a_part_that_another_file_changes_is_named_with_the_line_that_gives_it(
+    tmp_path: Path,
+) -> None:
+    for name, text in HELPERS.items():
+        (tmp_path / name).write_text(text)
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    from averages import advance
+    class Trainer:
+        def __init__(self):
+            self.kept = {{"slow": [torch.zeros(2)]}}
+        def run(self):
+            for x, y in job.batches(DATA):
+                advance(self.kept["slow"], [x])
+    Trainer().run()
+    del sys.modules["averages"], sys.path[0]
+    """
+    [found] = captures.run_in(tmp_path, script).differences()
+    assert (found.name, found.file, found.line) == ("self.kept", "train.py", 17)
+
+
+def test_a_function_that_only_calls_itself_is_read() -> None:
+    assert not read(ast.parse("def again(one):\n    again(one)\n")).handed

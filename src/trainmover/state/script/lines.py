@@ -47,6 +47,9 @@ def line_of(
         for name, source, _ in sources
     ]
     found = [one for one in lines if one[1]]
+    if not found:  # A part of it is given to a function of another file.
+        takers = [(name, source.given.get(attribute, {}).values()) for name, source, _ in sources]
+        found = [(name, max(at)) for name, at in takers if at]
     if "." in path and found:
         return found[-1]
     for name, source, whole in sources:

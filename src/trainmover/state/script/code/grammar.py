@@ -55,7 +55,8 @@ def called_once(tree: ast.Module) -> set[str]:
             match node:
                 case ast.Call(func=ast.Name(id=name)) if id(node) not in repeated:
                     named = [one for one in functions if one.name == name]
-                    if len(named) == 1 and uses.count(name) == 1 and not named[0].decorator_list:
+                    once = len(named) == 1 and uses.count(name) == 1 and name not in found
+                    if once and not named[0].decorator_list:
                         found.add(name)
                         bodies.append(named[0].body)
     return found

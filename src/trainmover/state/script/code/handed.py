@@ -3,23 +3,25 @@ to them shows: `random.shuffle(self.order)`, `torch.add(a, b, out=self.sum)`, `p
 `return self._seen`, `seen = self.seen`, `push = self.seen.append`.
 
 Who is given a number cannot change it, so what counts of these is what may change in place. A part
-(`self.x[i]`) goes to and fro in every dataset: it counts only if it is given to what changes it, be
-that a function of the same file.
+(`self.x[i]`) goes to and fro in every dataset: it counts only if it is given to what changes it. If
+that is a function of the script, another file may say so (`given`).
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainmover.state.script.code.changing import (
     PASSES_ON,
     SAME,
     VIEWS,
     Changed,
-    changed_parameters,
+    Given,
+    givens,
     is_change,
-    names_of,
+    is_in_place,
 )
-from trainmover.state.script.code.syntax import called_name, children, walk
+from trainmover.state.script.code.grammar import aliases, own
+from trainmover.state.script.code.syntax import Function, called_name, children, walk
 
 _READ_BY = frozenset(
     {"len", "print", "sum", "min", "max", "sorted", "list", "tuple", "set", "dict", "frozenset"}
@@ -33,6 +35,8 @@ _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.
 
 ANY = "*"
 """In the place of a name that only the run knows."""
+Parts = dict[str, dict[Given, int]]
+"""By the name of an attribute: who is given a part of it, each with the line."""
 
 
 def handed(tree: ast.Module) -> dict[str, int]:
@@ -43,13 +47,72 @@ def handed(tree: ast.Module) -> dict[str, int]:
     """
     parents = {id(child): node for node in walk(tree) for child in children(node)}
     made = {id(node) for node in _in_constructors(tree)}
-    changed = changed_parameters(tree)
     found: dict[str, int] = {}
     for node in walk(tree):
         name = _attribute(node)
-        if name and _leaves(node, parents, changed, only_bound=id(node) in made):
+        if name and _leaves(node, parents, only_bound=id(node) in made):
             found[name] = max(node.lineno, found.get(name, 0))  # type: ignore[attr-defined]
     return found
+
+
+def given(tree: ast.Module) -> Parts:
+    """Parts of attributes, and what a function has taken out of these, that are given on.
+
+    >>> given(ast.parse("update(self.x[0], 3)"))
+    {'x': {('update', 0): 1}}
+    """
+    made = {id(node) for node in _in_constructors(tree)}
+    found: Parts = {}
+    for scope in (tree, *(one for one in walk(tree) if isinstance(one, Function))):
+        nodes = own(tree) if scope is tree else walk(scope)
+        taken_out = {
+            name: {attribute.attr for attribute in held} for name, held in aliases([*nodes]).items()
+        }
+        calls = (one for one in walk(scope) if isinstance(one, ast.Call) and id(one) not in made)
+        for call in calls:
+            for by, value in givens(call):
+                for name in _held(value, taken_out):
+                    found.setdefault(name, {})[by] = call.lineno
+    return found
+
+
+def changed_parts(parts: Parts, changed: Changed) -> dict[str, int]:
+    """Attributes of which somebody changes what he is given, with the line where he is."""
+    lines = {
+        name: [
+            line
+            for (called, by), line in takers.items()
+            if by in changed.get(called, ()) or (by == 0 and is_in_place(called))
+        ]
+        for name, takers in parts.items()
+    }
+    return {name: max(found) for name, found in lines.items() if found}
+
+
+def _held(value: ast.expr, taken_out: Mapping[str, set[str]]) -> Iterator[str]:
+    """Attributes that it is, or may be a part of.
+
+    taken_out: by the names of what was taken out of them before
+    """
+    if name := _attribute(value):
+        yield name
+    inside: Sequence[ast.AST] = ()
+    match value:
+        case ast.Name(id=name):
+            yield from taken_out.get(name, ())
+        case ast.Attribute(value=inner, attr=name) if name in SAME:
+            inside = [inner]
+        case ast.Subscript(value=inner) | ast.Starred(value=inner):
+            inside = [inner]
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
+            inside = [inner]
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
+            inside = arguments
+        case _ if isinstance(value, _DISPLAYS):
+            inside = children(value)
+    for one in inside:
+        if isinstance(one, ast.expr):
+            yield from _held(one, taken_out)
 
 
 def _in_constructors(node: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
@@ -79,12 +142,9 @@ def _attribute(node: ast.AST) -> str:
     return ""
 
 
-def _leaves(
-    node: ast.AST, parents: dict[int, ast.AST], changed: Changed, *, only_bound: bool
-) -> bool:
+def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> bool:
     """Climbs as long as what is above is the object itself, or shares its memory.
 
-    changed: what functions of the file do to what they are given
     only_bound: it counts only if a method that changes it is kept
     """
     part = False  # Whether it is only what the object holds by now.
@@ -115,7 +175,7 @@ def _leaves(
             case ast.comprehension(iter=value, target=target) if value is node:
                 return not only_bound and _gives_on(target, [parents[id(above)]])
             case ast.Call() | ast.keyword():
-                return not only_bound and _takes(above, node, parents, changed, part=part)
+                return not only_bound and _takes(above, node, parents, part=part)
             case ast.Starred():
                 part = True
             case ast.Return() | ast.Yield() | ast.Match() | ast.arguments():
@@ -133,14 +193,9 @@ def _leaves(
 
 
 def _takes(
-    above: ast.Call | ast.keyword,
-    node: ast.AST,
-    parents: dict[int, ast.AST],
-    changed: Changed,
-    *,
-    part: bool,
+    above: ast.Call | ast.keyword, node: ast.AST, parents: dict[int, ast.AST], *, part: bool
 ) -> bool:
-    """Whether what is called may change what it is given."""
+    """Whether what is called may change what it is given, as far as its name says."""
     if isinstance(above, ast.keyword):
         if above.arg == "out":
             return True
@@ -150,9 +205,7 @@ def _takes(
     if not isinstance(call, ast.Call) or call.func is node:
         return False
     name = called_name(call)
-    if not part:
-        return name not in _READ_BY
-    return is_change(name) or bool(names_of(call, node) & changed.get(name, frozenset()))
+    return is_change(name) if part else name not in _READ_BY
 
 
 def _gives_on(target: ast.expr, body: Sequence[ast.AST]) -> bool:

@@ -18,9 +18,9 @@ from types import CodeType
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.carried import carried_attributes
-from trainmover.state.script.code.changing import CHANGES
+from trainmover.state.script.code.changing import CHANGES, Alias, Body, changed_by, functions_in
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
-from trainmover.state.script.code.handed import handed
+from trainmover.state.script.code.handed import Parts, changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.syntax import Function, called_name, children, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
@@ -86,6 +86,8 @@ class Source:
     changed     names and attributes of containers that are changed in place
     handed      attributes that leave their object, so that others may change what they hold, with
                 the line (`handed`)
+    given       parts of attributes that are given to functions, of any file
+    functions   of the file, with what they change of what they are given
     globals     that functions store to
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
@@ -116,6 +118,8 @@ class Source:
     temporary: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     handed: dict[str, int] = field(default_factory=dict)
+    given: Parts = field(default_factory=dict)
+    functions: list[Body | Alias] = field(default_factory=list)
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
@@ -165,7 +169,8 @@ def read(tree: ast.Module) -> Source:
     reader.stores()
     reader.reads()
     reader.clocks()
-    reader.source.handed = handed(tree)
+    reader.source.given, reader.source.functions = given(tree), functions_in(tree)
+    reader.source.handed = handed(tree) | _changed_by_others([reader.source])
     reader.source.stays, reader.source.tree = reader.stays(), tree
     reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
@@ -195,7 +200,8 @@ def _temporary_in(source: Source, lines: frozenset[int] | None) -> frozenset[str
 
 def together(sources: Iterable[Source]) -> Source:
     """What holds in a script of several files. Scopes are left out: each is of its own file."""
-    whole, temporary = Source(), []
+    whole, temporary, sources = Source(), [], [*sources]
+    whole.handed = _changed_by_others(sources)
     for one in sources:
         whole.attributes |= one.attributes
         for name, stored in one.by_class.items():
@@ -221,6 +227,15 @@ def together(sources: Iterable[Source]) -> Source:
     whole.clocks -= {f".{name}" for name in whole.untold}
     whole.temporary = in_all(temporary)
     return whole
+
+
+def _changed_by_others(sources: list[Source]) -> dict[str, int]:
+    """Attributes of which a part is given to a function of one of these files that changes it."""
+    changed = changed_by(function for one in sources for function in one.functions)
+    found: dict[str, int] = {}
+    for one in sources:
+        found |= changed_parts(one.given, changed)
+    return found
 
 
 def in_all(temporary: Iterable[tuple[Collection[str], Collection[str]]]) -> set[str]:
