@@ -115,7 +115,8 @@ def watch(clock: Clock) -> None:
 
 def main() -> None:
     """A line is written where the script comes back for its next batch."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
+    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    if by_torchrun:
         die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
     clock, counted = Clock(), int(os.environ.get("BENCH_CALLS_FROM", "-1"))
     watch(clock)
@@ -135,6 +136,8 @@ def main() -> None:
         JobBatches.__next__ = marked_fetch  # type: ignore[method-assign]
         script()
     path.with_suffix(".functions").write_text(json.dumps(clock.functions.most_common()))
+    if by_torchrun:
+        os._exit(0)  # gloo's threads abort one interpreter in ten that ends beside them.
 
 
 if __name__ == "__main__":
