@@ -115,7 +115,7 @@ def watch(clock: Clock) -> None:
 
 def main() -> None:
     """A line is written where the script comes back for its next batch."""
-    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    by_torchrun = "TRAINMOVER_RUN_ID" not in os.environ
     if by_torchrun:
         die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
     clock, counted = Clock(), int(os.environ.get("BENCH_CALLS_FROM", "-1"))

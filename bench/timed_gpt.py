@@ -13,7 +13,7 @@ from trainmover.worker.api import JobBatches
 
 def main() -> None:
     """A mark is made where the script comes back for its next batch: the whole step is in it."""
-    by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    by_torchrun = "TRAINMOVER_RUN_ID" not in os.environ
     if by_torchrun:
         die_with(os.getppid())  # torchrun's agent leaves its workers behind if it is killed.
     fetch = JobBatches.__next__
