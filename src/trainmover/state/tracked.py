@@ -23,7 +23,7 @@ from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.finding import parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.grouped import Grouped, path_by_name
+from trainmover.state.kinds.grouped import Grouped, paths_by_name
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
@@ -267,7 +267,7 @@ class Tracked:
             own = self._own_buffers(name)
             shared = [hole.path for hole in encode.holes(structure) if hole.path not in own]
             if self._in_order(name) is not None:
-                shared = [path_by_name(path, groups.get(name, {})) for path in shared]
+                shared = paths_by_name(shared, groups.get(name, {}))
             paths += [f"{name}.{path}" for path in shared]
         return paths
 

@@ -9,7 +9,7 @@ numbers.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -121,18 +121,22 @@ class Grouped:
         group["params"][:] = parameters
 
 
-def path_by_name(path: str, grouped: Mapping[str, Any]) -> str:
-    """Of something in an optimizer's state, as it is in `Grouped.by_name`. grouped: its
+def paths_by_name(paths: Iterable[str], grouped: Mapping[str, Any]) -> list[str]:
+    """Of what is in an optimizer's state, as they are in `Grouped.by_name`. grouped: its
     `Grouped.state_dict()`.
 
-    >>> path_by_name("state[1].exp_avg", {"groups": [["model.weight"], ["model.bias"]]})
-    'state.model.bias.exp_avg'
+    >>> paths_by_name(["state[1].exp_avg"], {"groups": [["model.weight"], ["model.bias"]]})
+    ['state.model.bias.exp_avg']
     """
     names = [name for group in grouped.get("groups", []) for name in group]
-    found = _NUMBERED.match(path)
-    if found is None or not isinstance(name := _name_at(names, int(found[1])), str):
-        return path
-    return f"state.{name}{path[found.end() :]}"
+
+    def named(path: str) -> str:
+        found = _NUMBERED.match(path)
+        if found is None or not isinstance(name := _name_at(names, int(found[1])), str):
+            return path
+        return f"state.{name}{path[found.end() :]}"
+
+    return [named(path) for path in paths]
 
 
 def _name_at(names: Sequence[str], key: Any) -> Any:
