@@ -13,6 +13,8 @@ SCRIPT = """
 import bisect, contextlib, heapq, operator, random
 def push(seen, value):
     seen.append(value)
+def shift(tensors, by):
+    for one in tensors: one.add_(by)
 def shifted(tensors):
     return zip(tensors, tensors)
 @contextlib.contextmanager
@@ -57,6 +59,9 @@ CHANGES = [
     ("[[]]", "for one in iter(self.kept): one.append(value)"),
     ("[[]]", "sorted(self.kept)[0].append(value)"),
     ("{0: []}", "next(iter(self.kept.values())).append(value)"),
+    ("(torch.zeros(2),)", "shift(self.kept, value)"),
+    ("(torch.zeros(2),)", "shift(tensors=self.kept, by=value)"),
+    ("(1, ([], 2))", "push(self.kept[1][0], value)"),
     ("[]", "one, count = self.kept, 3; one.append(value)"),
     ("[]", "one = self.kept; other = one; other.append(value)"),
     ("[]", "(one := self.kept).append(value)"),
@@ -134,14 +139,44 @@ def test_a_global_of_another_file_is_too(tmp_path: Path) -> None:
     assert [one.name for one in captures.run_in(tmp_path, script).differences()] == ["ORDER"]
 
 
+def test_a_tuple_of_tensors_in_another_file_is(tmp_path: Path) -> None:
+    (tmp_path / "averages.py").write_text(
+        "import torch\nKEPT = (torch.zeros(2),)\ndef move(by):\n    for one in KEPT: one.add_(by)\n"
+    )
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    import averages
+    for x, y in job.batches(DATA):
+        averages.move(float(x.sum()))
+    del sys.modules["averages"], sys.path[0]
+    """
+    assert [one.name for one in captures.run_in(tmp_path, script).differences()] == ["KEPT"]
+
+
+def test_an_imported_global_is_named_with_the_line_of_its_import(tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text("KEPT = [1]\ndef grow(by): KEPT[0] += by\n")
+    script = f"""
+    import sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    from shared import KEPT, grow
+    def mean():
+        return sum(KEPT)
+    for x, y in job.batches(DATA):
+        grow(float(x.sum()))
+        mean()
+    del sys.modules["shared"], sys.path[0]
+    """
+    found = captures.run_in(tmp_path, script).differences()
+    assert ("KEPT", "train.py", 11) in {(one.name, one.file, one.line) for one in found}
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "print(self.kept, len(self.kept), sum(self.kept))",
         "total = self.kept + 1",
-        "return self.kept[0], self.other[1]",
         "if value in self.kept: pass",
-        "f(self.kept[number])",
         "for one in self.kept: print(one)",
         "mean = self.kept.mean()",
     ],
@@ -163,6 +198,7 @@ def test_a_loop_that_gives_on_what_it_takes_out_hands_it_on(text: str) -> None:
 
 
 FUNCTIONS = """
+import torch
 def move(kept, others):
     for one, by in zip(kept, others): one.mul_(0.9).add_(by)
 def pass_on(others, kept): move(kept, others)
@@ -190,7 +226,7 @@ class Other:
     ],
 )
 def test_a_part_is_handed_to_a_function_of_the_file_that_changes_it(text: str) -> None:
-    found = read(ast.parse(f"{FUNCTIONS}\ndef run(self):\n    {text}\n")).handed
+    found = together([read(ast.parse(f"{FUNCTIONS}\ndef run(self):\n    {text}\n"))]).handed
     assert [*found] == ["kept"]
 
 
@@ -239,8 +275,15 @@ class Averager:
 class Faster(Averager):
     pass
 """,
+    "functions.py": "def every(rate, *kept):\n    for one in kept: one.mul_(rate)\n",
     "heaps.py": "import heapq\ndef push(kept, one): heapq.heappush(kept, one)\n",
 }
+IMPORTS = """
+import copy, functions, heapq, logging, numpy, os, random, torch
+import torch.nn.functional as F
+from functools import partial
+from torch import distributed as dist
+"""
 TAKES = [
     "from averages import advance\nadvance(self.kept[0], self.read[0])",
     "from averages import advance as move\nmove(self.kept[0], self.read[0])",
@@ -267,11 +310,95 @@ TAKES = [
 
 @pytest.mark.parametrize("text", TAKES)
 def test_a_part_is_handed_to_what_changes_it_in_any_file_of_the_script(text: str) -> None:
-    script = f"def run(self):\n{textwrap.indent(text, '    ')}\n"
+    script = f"{IMPORTS}\ndef run(self):\n{textwrap.indent(text, '    ')}\n"
     files = [read(ast.parse(one)) for one in (script, *HELPERS.values())]
     found = together(files).handed
     assert "kept" in found
     assert "read" not in found
+
+
+ANYBODY = [
+    "self.average(self.kept[0], self.weights)",
+    "drift = self.average(self.kept[0], self.weights)",
+    "drift = average(rate=0.9, into=self.kept[0])",
+    "drift = self.averages[0](self.kept[0])",
+    "drift = getattr(self, name)(self.kept[0])",
+    "drift = torch.compile(self.average)(self.kept[0])",
+    "drift = (advance if self.slow else mean)(self.kept[0])",
+    "move = advance if self.slow else mean\ndrift = move(self.kept[0], [])",
+    "move = lambda one: one.add_(1)\ndrift = move(self.kept[0])",
+    "move = made(0.9)\ndrift = move(self.kept[0])",
+    "for move in self.averages: drift = move(self.kept[0])",
+    "drift = advance(*self.kept)",
+    "drift = self.averager(**self.kept[0])",
+    "drift = functions.every(0.9, self.kept[0])",
+    "rows.append(self.kept[0])",
+    "work = pool.submit(advance, self.kept[0])",
+    "works = [*map(advance, self.kept[0], [])]",
+    "from other import average as move\ndrift = move(self.kept[0])",
+    "import cv2\ncv2.rectangle(self.kept[0], (1, 1), (2, 2), 3)",
+    "import cv2\nimage = cv2.rectangle(self.kept[0], (1, 1), (2, 2), 3)",
+    "numpy.multiply(self.kept[0], 0.9, self.kept[0])",
+    "numpy.multiply(self.read[0], 0.9, out=self.kept[0])",
+    "self.kept[0].sort_values('loss', inplace=True)",
+    "x = torch.nn.functional.relu(self.kept[0], inplace=True)",
+]
+"""Who may be anybody, or does it for no result."""
+
+
+@pytest.mark.parametrize("text", ANYBODY)
+def test_a_part_counts_that_somebody_is_given_of_whom_nothing_is_known(text: str) -> None:
+    script = f"{IMPORTS}\ndef run(self, average, name):\n{textwrap.indent(text, '    ')}\n"
+    files = [read(ast.parse(one)) for one in (script, *HELPERS.values())]
+    assert "kept" in together(files).handed
+
+
+GIVES = [
+    "return self.kept[0], x",
+    "return [one for one in self.kept]",
+    "return list(self.kept.values())",
+    "return self.kept[0] if x else self.kept[1]",
+    "kept = self.kept['slow']\nlast = kept[-1]\nreturn last",
+    "for one in self.kept: yield one",
+    "for name, one in self.kept.items(): yield name, one",
+    "def inner(): return self.kept[0]\nreturn inner()",
+]
+
+
+@pytest.mark.parametrize("text", GIVES)
+def test_a_part_that_a_function_returns_counts(text: str) -> None:
+    body = textwrap.indent(text, "    ")
+    assert "kept" in together([read(ast.parse(f"def part(self, x):\n{body}\n"))]).handed
+
+
+@pytest.mark.parametrize(("base", "counts"), [("", True), ("torch.utils.data.Dataset", False)])
+def test_what_a_dataset_gives_by_index_goes_into_batches(base: str, counts: bool) -> None:
+    text = f"class Rows({base}):\n    def __getitem__(self, x):\n        return self.kept[x]\n"
+    assert ("kept" in together([read(ast.parse(text))]).handed) is counts
+
+
+READS = [
+    "x = torch.tensor(self.kept[number])",
+    "x = torch.relu(self.kept[0]) + F.relu(self.kept[1], inplace=False)",
+    "x = mean(self.kept[0])",
+    "x.copy_(self.kept[0])",
+    "print(self.kept[0], len(self.kept[1]))",
+    "logger.info('%s', self.kept[0])",
+    "torch.save(self.kept[0], path)",
+    "os.remove(path), open(self.kept[0])",
+    "row = Row(self.kept[0])",
+    "x = Net()(self.kept[0]) + torch.nn.Softmax(0)(self.kept[1])",
+    "net = Net()\nx = net(self.kept[0])",
+    "x = copy.deepcopy(self.kept[0])",
+]
+
+
+@pytest.mark.parametrize("text", READS)
+def test_a_part_that_is_only_read_does_not_count(text: str) -> None:
+    rows = "class Row:\n    x: object\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    body = f"{IMPORTS}{rows}        return x + 1\ndef run(self, rows, number, path):\n"
+    files = [f"{body}{textwrap.indent(text, '    ')}\n", *HELPERS.values()]
+    assert "kept" not in together([read(ast.parse(one)) for one in files]).handed
 
 
 def test_a_part_that_another_file_changes_is_named_with_the_line_that_gives_it(

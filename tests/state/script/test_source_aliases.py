@@ -15,6 +15,16 @@ THROUGH = [
     "kept = self.slow[0]\nkept.copy_(x)",
     "kept = self.slow\nkept.append(x)",
     "kept = self.slow.get(name)\nkept[name] = x",
+    "kept, rate = self.slow[0], 0.9\nkept.mul_(rate)",
+    "(kept, rate), last = (self.slow[0], 0.9), x\nkept.mul_(rate)",
+    "kept: list = self.slow[0]\nkept.append(x)",
+    "first = kept = self.slow[0]\nkept.append(x)",
+    "if (kept := self.slow[0]) is not None:\n    kept.append(x)",
+    "kept = self.slow[0] if name else x\nkept.copy_(x)",
+    "kept = name or self.slow\nkept.append(x)",
+    "kept = self.slow\nlast = kept[-1]\nlast.data.copy_(x)",
+    "kept = [*self.slow.values()]\nfor one in kept:\n    one.add_(x)",
+    "kept = self.slow\nfor one, p in zip(kept[0], parameters):\n    one.add_(p)",
 ]
 
 
@@ -37,6 +47,8 @@ def test_what_is_taken_out_of_an_attribute_and_changed_is_that_attribute_s(body:
         "for slow in self.slow.parameters():\n    slow.add_(1)",
         "kept = self.slow + 1\nkept.add_(x)",
         "kept = copy(self.slow)\nkept.append(x)",
+        "kept = self.slow\nlast = kept.sum()\nlast.add_(x)",
+        "kept, x = self.slow, x[0]\nx.add_(1)",
     ],
 )
 def test_what_is_only_read_or_is_made_anew_is_not(body: str) -> None:

@@ -57,7 +57,8 @@ def line_of(
             continue
         scope = source.scopes.get((function, first)) or source.scopes.get(MODULE, Scope())
         at = scope.lines.get(root) or first or source.written.get(function, 0)
-        if line := at or source.written.get(root, 0) or source.dynamic:
+        at = at or source.written.get(root, 0) or _imported_at(source, root)
+        if line := at or source.dynamic:
             return name, line
     for name, source, _ in sources:  # A name under which it is tracked: of any function's.
         known = [scope.lines[root] for scope in source.scopes.values() if root in scope.lines]
@@ -66,6 +67,15 @@ def line_of(
     if not found and not file:
         found = [(name, at) for name, source, _ in sources if (at := _tracked_at(source, root))]
     return found[-1] if found else (os.path.basename(file) or "the script", first)
+
+
+def _imported_at(source: Source, name: str) -> int:
+    """The line of `from state import name`; 0: there is none."""
+    nodes = () if source.tree is None else walk(source.tree)
+    froms = (node for node in nodes if isinstance(node, ast.ImportFrom))
+    return next(
+        (node.lineno for node in froms for one in node.names if name == (one.asname or one.name)), 0
+    )
 
 
 def _tracked_at(source: Source, name: str) -> int:

@@ -69,50 +69,93 @@ def in_loops(nodes: list[ast.AST]) -> Iterator[int]:
 
 
 def aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
-    """Names that a loop or an assignment takes out of attributes, each with these."""
+    """Names that a loop or an assignment takes out of attributes, each with these; also by way of
+    other names."""
+    bound = [
+        (name, one)
+        for node in nodes
+        for target, value in _bound_by(node)
+        for one in _taken_from(value)
+        for name in names(target)
+    ]
     found: dict[str, list[ast.Attribute]] = {}
-    for node in nodes:
-        match node:
-            case (
-                ast.For(target=target, iter=value)
-                | ast.comprehension(target=target, iter=value)
-                | ast.Assign(targets=[target], value=value)
-            ):
-                held = _attributes_in(value)
-                for name in names(target) if held else ():
-                    found.setdefault(name, []).extend(held)
+    for name, one in bound:
+        if isinstance(one, ast.Attribute):
+            found.setdefault(name, []).append(one)
+    by_name = [(name, one.id) for name, one in bound if isinstance(one, ast.Name)]
+    while new := [
+        (name, one)
+        for name, other in by_name
+        for one in found.get(other, ())
+        if one not in found.get(name, ())
+    ]:
+        for name, one in new:
+            found.setdefault(name, []).append(one)
     return found
 
 
-def _attributes_in(value: ast.expr) -> list[ast.Attribute]:
-    """That it goes through, or takes a part of; no methods."""
+def _bound_by(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    match node:
+        case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+            yield target, value
+        case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
+            yield from stores_of(node)
+
+
+def _taken_from(value: ast.expr) -> list[ast.Attribute | ast.Name]:
+    """What it goes through, takes a part of, or may be; no methods."""
+    inside: list[ast.expr] = []
     match value:
-        case ast.Attribute(value=inner, attr=name) if name in SAME:
-            return [value, *_attributes_in(inner)]
-        case ast.Attribute():
+        case ast.Attribute(value=inner, attr=name):
+            return [value, *(_taken_from(inner) if name in SAME else [])]
+        case ast.Name():
             return [value]
-        case ast.Subscript(value=inner) | ast.Starred(value=inner):
-            return _attributes_in(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=_) if name in VIEWS:
-            return _attributes_in(inner)
+        case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
+            inside = [inner]
+        case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
+            inside = [inner]
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
-            return [one for argument in arguments for one in _attributes_in(argument)]
-    return []
+            inside = arguments
+        case ast.IfExp(body=one, orelse=other):
+            inside = [one, other]
+        case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            inside = parts
+    return [one for part in inside for one in _taken_from(part)]
 
 
 def changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
     """The container, or the tensor, that is changed by this node."""
-    found: ast.expr | None = None
-    match node:
-        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
-            found = value
-        case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
-            found = target
-        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
-            found = value
+    found = _changed(node)
     while isinstance(found, ast.Subscript):
         found = found.value
     return found if isinstance(found, ast.Name | ast.Attribute) else None
+
+
+def changed_by_name(node: ast.AST) -> str:
+    """The name of what is changed by this node, or of what shares its memory; "" if it has none."""
+    found = _changed(node)
+    while found is not None:
+        match found:
+            case ast.Attribute(value=inner, attr=name) if name in SAME:
+                found = inner
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
+                found = inner
+            case ast.Subscript(value=inner):
+                found = inner
+            case _:
+                break
+    return found.id if isinstance(found, ast.Name) else ""
+
+
+def _changed(node: ast.AST) -> ast.expr | None:
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store() | ast.Del()):
+            return value
+        case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
+            return target
+        case ast.Call(func=ast.Attribute(value=value, attr=name)) if is_change(name):
+            return value
+    return None
 
 
 def is_on_self(node: ast.AST) -> bool:

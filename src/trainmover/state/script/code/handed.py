@@ -8,34 +8,34 @@ that is a function of the script, another file may say so (`given`).
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from trainmover.state.script.code.changing import (
     PASSES_ON,
     SAME,
     VIEWS,
-    Changed,
-    Given,
-    givens,
+    is_asked_to_change,
     is_change,
-    is_in_place,
 )
+from trainmover.state.script.code.functions import READ_BY, Calls, Changes, Taker
 from trainmover.state.script.code.grammar import aliases, own
-from trainmover.state.script.code.syntax import Function, called_name, children, walk
-
-_READ_BY = frozenset(
-    {"len", "print", "sum", "min", "max", "sorted", "list", "tuple", "set", "dict", "frozenset"}
-    | {"str", "repr", "isinstance", "float", "int", "bool", "abs", "any", "all", "id", "type"}
-    | {"range", "hasattr", "format", "round", "hash", "enumerate", "zip", "reversed", "Counter"}
+from trainmover.state.script.code.syntax import (
+    Function,
+    called_name,
+    children,
+    last_name,
+    walk,
 )
-"""Functions that only read what they are given, or whose results loops take apart."""
+
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr)
 
 
+ANYBODY = Taker("", 0, alone=True)
+"""Who calls a function, and has what it returns."""
 ANY = "*"
 """In the place of a name that only the run knows."""
-Parts = dict[str, dict[Given, int]]
+Parts = dict[str, dict[Taker, int]]
 """By the name of an attribute: who is given a part of it, each with the line."""
 
 
@@ -59,31 +59,56 @@ def given(tree: ast.Module) -> Parts:
     """Parts of attributes, and what a function has taken out of these, that are given on.
 
     >>> given(ast.parse("update(self.x[0], 3)"))
-    {'x': {('update', 0): 1}}
+    {'x': {Taker(called='update', by=0, alone=True): 1}}
     """
+    calls = Calls(tree)
     made = {id(node) for node in _in_constructors(tree)}
+    read_by_index = {id(one) for one in _of_datasets(tree)}
     found: Parts = {}
     for scope in (tree, *(one for one in walk(tree) if isinstance(one, Function))):
         nodes = own(tree) if scope is tree else walk(scope)
         taken_out = {
             name: {attribute.attr for attribute in held} for name, held in aliases([*nodes]).items()
         }
-        calls = (one for one in walk(scope) if isinstance(one, ast.Call) and id(one) not in made)
-        for call in calls:
-            for by, value in givens(call):
-                for name in _held(value, taken_out):
-                    found.setdefault(name, {})[by] = call.lineno
+        givens = [*_to_functions(scope, calls, made)]
+        if isinstance(scope, Function) and id(scope) not in read_by_index:
+            givens += _to_callers(scope, made)
+        for taker, value in givens:
+            for name in _held(value, taken_out):
+                found.setdefault(name, {})[taker] = value.lineno
     return found
 
 
-def changed_parts(parts: Parts, changed: Changed) -> dict[str, int]:
+def _to_functions(
+    scope: ast.AST, calls: Calls, made: Collection[int]
+) -> Iterator[tuple[Taker, ast.expr]]:
+    for node in walk(scope):
+        if isinstance(node, ast.Call) and id(node) not in made:
+            yield from calls.givens(node)
+
+
+def _to_callers(scope: Function, made: Collection[int]) -> Iterator[tuple[Taker, ast.expr]]:
+    """What a function returns."""
+    for node in own(scope):
+        match node:
+            case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
+                if id(node) not in made:
+                    yield ANYBODY, value
+
+
+def _of_datasets(tree: ast.Module) -> Iterator[ast.AST]:
+    """Methods of datasets and samplers that Python calls: batches are made of what they return."""
+    for node in walk(tree):
+        match node:
+            case ast.ClassDef(bases=bases, body=body):
+                if any(last_name(one).endswith(("Dataset", "Sampler")) for one in bases):
+                    yield from (one for one in body if getattr(one, "name", "").startswith("__"))
+
+
+def changed_parts(parts: Parts, changes: Changes) -> dict[str, int]:
     """Attributes of which somebody changes what he is given, with the line where he is."""
     lines = {
-        name: [
-            line
-            for (called, by), line in takers.items()
-            if by in changed.get(called, ()) or (by == 0 and is_in_place(called))
-        ]
+        name: [line for taker, line in takers.items() if changes.made_by(taker)]
         for name, takers in parts.items()
     }
     return {name: max(found) for name, found in lines.items() if found}
@@ -108,6 +133,8 @@ def _held(value: ast.expr, taken_out: Mapping[str, set[str]]) -> Iterator[str]:
             inside = [inner]
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in PASSES_ON:
             inside = arguments
+        case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
+            inside = [part]
         case _ if isinstance(value, _DISPLAYS):
             inside = children(value)
     for one in inside:
@@ -161,7 +188,7 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
                 call = parents.get(id(above))
                 if not isinstance(call, ast.Call) or call.func is not above:
                     return is_change(name)
-                if is_change(name):
+                if is_change(name) or is_asked_to_change(call):
                     return not only_bound
                 if name not in VIEWS:
                     return False
@@ -175,7 +202,7 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
             case ast.comprehension(iter=value, target=target) if value is node:
                 return not only_bound and _gives_on(target, [parents[id(above)]])
             case ast.Call() | ast.keyword():
-                return not only_bound and _takes(above, node, parents, part=part)
+                return not (part or only_bound) and _takes(above, node, parents)
             case ast.Starred():
                 part = True
             case ast.Return() | ast.Yield() | ast.Match() | ast.arguments():
@@ -192,20 +219,13 @@ def _leaves(node: ast.AST, parents: dict[int, ast.AST], *, only_bound: bool) -> 
     return False
 
 
-def _takes(
-    above: ast.Call | ast.keyword, node: ast.AST, parents: dict[int, ast.AST], *, part: bool
-) -> bool:
+def _takes(above: ast.Call | ast.keyword, node: ast.AST, parents: dict[int, ast.AST]) -> bool:
     """Whether what is called may change what it is given, as far as its name says."""
-    if isinstance(above, ast.keyword):
-        if above.arg == "out":
-            return True
-        call = parents[id(above)]
-    else:
-        call = above
+    call = parents[id(above)] if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call) or call.func is node:
         return False
-    name = called_name(call)
-    return is_change(name) if part else name not in _READ_BY
+    is_out = isinstance(above, ast.keyword) and above.arg == "out"
+    return is_out or called_name(call) not in READ_BY
 
 
 def _gives_on(target: ast.expr, body: Sequence[ast.AST]) -> bool:
@@ -213,7 +233,7 @@ def _gives_on(target: ast.expr, body: Sequence[ast.AST]) -> bool:
     names = {node.id for node in walk(target) if isinstance(node, ast.Name)}
     return any(
         isinstance(call, ast.Call)
-        and called_name(call) not in _READ_BY
+        and called_name(call) not in READ_BY
         and any(isinstance(one, ast.Name) and one.id in names for one in call.args)
         for statement in body
         for call in walk(statement)

@@ -18,7 +18,8 @@ from types import CodeType
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.carried import carried_attributes
-from trainmover.state.script.code.changing import CHANGES, Alias, Body, changed_by, functions_in
+from trainmover.state.script.code.changing import CHANGES
+from trainmover.state.script.code.functions import Changes, Functions, functions_in
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
 from trainmover.state.script.code.handed import Parts, changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
@@ -85,7 +86,7 @@ class Source:
     temporary   attributes that are written before they are read, wherever they are read
     changed     names and attributes of containers that are changed in place
     handed      attributes that leave their object, so that others may change what they hold, with
-                the line (`handed`)
+                the line (`handed`); of several files also those whose parts do
     given       parts of attributes that are given to functions, of any file
     functions   of the file, with what they change of what they are given
     globals     that functions store to
@@ -119,7 +120,7 @@ class Source:
     changed: set[str] = field(default_factory=set)
     handed: dict[str, int] = field(default_factory=dict)
     given: Parts = field(default_factory=dict)
-    functions: list[Body | Alias] = field(default_factory=list)
+    functions: Functions = field(default_factory=Functions)
     globals: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
@@ -170,7 +171,7 @@ def read(tree: ast.Module) -> Source:
     reader.reads()
     reader.clocks()
     reader.source.given, reader.source.functions = given(tree), functions_in(tree)
-    reader.source.handed = handed(tree) | _changed_by_others([reader.source])
+    reader.source.handed = handed(tree)
     reader.source.stays, reader.source.tree = reader.stays(), tree
     reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
@@ -201,7 +202,7 @@ def _temporary_in(source: Source, lines: frozenset[int] | None) -> frozenset[str
 def together(sources: Iterable[Source]) -> Source:
     """What holds in a script of several files. Scopes are left out: each is of its own file."""
     whole, temporary, sources = Source(), [], [*sources]
-    whole.handed = _changed_by_others(sources)
+    whole.handed = _changed_parts(sources)
     for one in sources:
         whole.attributes |= one.attributes
         for name, stored in one.by_class.items():
@@ -229,12 +230,12 @@ def together(sources: Iterable[Source]) -> Source:
     return whole
 
 
-def _changed_by_others(sources: list[Source]) -> dict[str, int]:
+def _changed_parts(sources: list[Source]) -> dict[str, int]:
     """Attributes of which a part is given to a function of one of these files that changes it."""
-    changed = changed_by(function for one in sources for function in one.functions)
+    changes = Changes(one.functions for one in sources)
     found: dict[str, int] = {}
     for one in sources:
-        found |= changed_parts(one.given, changed)
+        found |= changed_parts(one.given, changes)
     return found
 
 
@@ -359,11 +360,9 @@ class _Reader:
         self, node: ast.AST, aliases: dict[str, list[ast.Attribute]], owner: str
     ) -> None:
         """What is changed in place by another name: for slow in self.slow: slow.add_(...)."""
-        changed = grammar.changed_in_place(node)
-        if isinstance(changed, ast.Name):
-            for attribute in aliases.get(changed.id, ()):
-                self.source.changed.add(attribute.attr)
-                self._attribute(attribute, owner)
+        for attribute in aliases.get(grammar.changed_by_name(node), ()):
+            self.source.changed.add(attribute.attr)
+            self._attribute(attribute, owner)
 
     def _attribute(self, node: ast.Attribute, owner: str) -> None:
         known = self.source.attributes

@@ -58,10 +58,12 @@ def flattened(state: Any, depth: int) -> list[tuple[Any, Any]]:
 
 
 def changes_in_place(value: object) -> bool:
-    """Whether it is a container, or memory, and is not trained."""
+    """Whether it is a container, or memory, and is not trained; or a tuple of such."""
     kind = type(value)
-    if issubclass(kind, nn.Parameter) or kind in (tuple, frozenset):
+    if issubclass(kind, nn.Parameter) or kind is frozenset:
         return False
+    if isinstance(value, tuple) and kind is tuple:
+        return any(map(changes_in_place, value))
     memory = (Tensor, numpy.ndarray, bytearray, array.array)
     return issubclass(kind, (*CONTAINERS, *memory)) or is_like_array(kind)
 
