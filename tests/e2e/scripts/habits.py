@@ -66,6 +66,7 @@ HABITS = [
     equal("after/plateau_between", moment=True),
     equal("after/averaged_weights"),
     refused("after/averages_by_rate"),
+    refused("after/average_by_text"),
     refused("after/averages_by_callable"),
     refused("after/averages_elsewhere"),
     equal("after/average_in_step"),

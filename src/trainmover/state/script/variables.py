@@ -77,11 +77,14 @@ from trainmover.state.script.values import (
     Entry,
     entry_of,
     generator_entry,
+    same,
 )
 from trainmover.state.script.views import Views
 
 LAYOUTS_MAX = 4
 LOOKS_AGAIN_EVERY = 64
+_EARLY, WATCHED_EVERY = 4, 16
+"""Captures at which what is watched is looked at: the first ones, and every so many."""
 """Captures after which a place is searched anew, in case a list has got another object."""
 _SMALL = 64
 _HELD_BY_US = 4
@@ -139,6 +142,9 @@ class Variables:
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
         self._first = First()
+        self._captures = 0
+        self._watched: dict[str, Entry] = {}  # As they were at the first look, by key.
+        self._in_place: set[str] = set()  # Keys of what counts though nothing is stored to it.
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
@@ -153,10 +159,30 @@ class Variables:
         """
         frames = self.frames(sys._getframe(1))
         captured = self._read_all(frames, full)
+        self._captures += 1
+        if self._captures <= _EARLY or self._captures % WATCHED_EVERY == 0:
+            self._watch()
         if self._outgrown:  # There is an object that was not there before: look what it holds.
             self._layouts.clear()
             captured = self._read_all(frames, full)
         return captured
+
+    def _watch(self) -> None:
+        """Whether something has changed that nothing in the source is known to change: it counts
+        from now on."""
+        for slot in self._newest.watched if self._newest is not None else ():
+            entry = self._entry_of(slot)
+            before = self._watched.setdefault(slot.key, entry)
+            if NO_VALUE not in (entry, before) and not same(entry, before):
+                self._in_place.add(slot.key)
+                self._outgrown = True
+
+    def _entry_of(self, slot: Slot) -> Entry:
+        """Of one that is watched."""
+        value = now_in(slot)
+        if value is ABSENT:
+            return NO_VALUE
+        return entry_of(value, secret=slot.secret, views=self._views, things=self._things)
 
     def gave(self, batch: object) -> None:
         """The script gets this batch: its parts are no variables of the script's."""
@@ -188,7 +214,9 @@ class Variables:
         if layout.iterators:
             self._read_iterators(layout, frames, found)
         others: list[str] = []
-        if full:
+        if full:  # The rank may have seen it change.
+            watched = {slot.key: self._entry_of(slot) for slot in layout.watched}
+            found |= {key: one for key, one in watched.items() if one is not NO_VALUE}
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
@@ -360,6 +388,7 @@ class Variables:
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
                 self._first,
+                self._in_place,
             )
             layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
         layout.uses += 1
@@ -538,6 +567,7 @@ class Variables:
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
         self._closed, self._first = {}, First()
+        self._watched, self._in_place = {}, set()
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()

@@ -16,6 +16,7 @@ from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.modules import TABLES
 
 CONTAINERS = (list, tuple, deque, dict, set, frozenset)
+LARGE = 512
 OF_OPTIMIZERS = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
 
@@ -66,6 +67,20 @@ def changes_in_place(value: object) -> bool:
         return any(map(changes_in_place, value))
     memory = (Tensor, numpy.ndarray, bytearray, array.array)
     return issubclass(kind, (*CONTAINERS, *memory)) or is_like_array(kind)
+
+
+def is_large(value: object) -> bool:
+    """Whether so much lies in a container, and in those in it, that to copy it takes long."""
+    left, waiting = LARGE, [value]
+    while waiting:
+        one = waiting.pop()
+        if issubclass(type(one), CONTAINERS):
+            entries = entries_of(one)
+            left -= len(entries)
+            if left < 0:
+                return True
+            waiting += entries
+    return False
 
 
 def is_trained(value: Any) -> bool:

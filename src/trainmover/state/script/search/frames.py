@@ -34,7 +34,6 @@ from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     OF_OPTIMIZERS,
-    changes_in_place,
     entries_of,
     flattened,
     is_looked_at,
@@ -79,10 +78,11 @@ class Search:
         carried: Callable[[object], Collection[str]],
         loaders: Iterable[object],
         first: First,
+        in_place: set[str],
     ) -> None:
         """carried: names of attributes that go with a tracked module or optimizer, by the dict that
         holds them. loaders: what gives the batches of the loops under way is made of. first: see
-        `Things`"""
+        `Things`. in_place: see `Inside`"""
         self._source = source
         self._is_own_file = is_own_file
         self._modules = modules
@@ -101,7 +101,7 @@ class Search:
         things = Things(untracked, is_own, looked_at, first)
         self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
-            self._layout, source, is_own_file, is_own, self._tracked, self._loaders
+            self._layout, source, is_own_file, is_own, self._tracked, self._loaders, in_place
         )
 
     def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
@@ -333,11 +333,14 @@ class Search:
             is_read = known is None or name in known or name in self._source.by_others
             if not is_read:  # It is written before.
                 continue
-            counts = name in changed or self._inside.is_moving(value)
-            read = source is not None and name in source.read
-            counts = counts or (read and changes_in_place(value))
-            if counts and self._inside.is_variable(value) and not self._is_local(values, name):
-                self._inside.outside(self._inside.slot(name, values, name, value))
+            if not self._is_local(values, name):
+                slot = self._inside.slot(name, values, name, value)
+                if name in changed or self._inside.is_moving(value):
+                    if self._inside.is_variable(value):
+                        self._inside.outside(slot)
+                else:
+                    read = source is not None and name in source.read
+                    self._inside.in_place(slot, value, by_others=read)
             self._inside.hold(values, name, value, name, 0)
 
     def _foreign(self) -> None:

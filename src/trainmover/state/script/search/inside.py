@@ -52,6 +52,7 @@ from trainmover.state.script.search.contents import (
     function_in,
     held_in,
     is_handed,
+    is_large,
     is_trained,
     keys_of,
 )
@@ -79,6 +80,7 @@ from trainmover.state.script.values import NO_VALUE, PLAIN, entry_of, is_secret
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
+WATCHED_MAX = 512
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
@@ -109,14 +111,18 @@ class Inside:
         is_own: OwnTypes,
         tracked: list[tuple[str, object]],
         loaders: list[object],
+        in_place: set[str],
     ) -> None:
-        """loaders: what gives the batches of the loops under way is made of"""
+        """loaders: what gives the batches of the loops under way is made of
+        in_place: keys of what has changed though nothing was stored to it, or may have
+        """
         self._layout = layout
         self._source = source
         self._is_own_file = is_own_file
         self.is_own = is_own
         self._tracked = tracked
         self._loaders = loaders
+        self._in_place = in_place
         self._by_hooks = {
             id(holder)
             for _, obj in self._tracked
@@ -342,8 +348,7 @@ class Inside:
         for name in sorted(slots_of(kind)):
             slot = self.slot(f"{path}.{name}", owner, name, None)
             value = value_of(slot)
-            if name in counting or self.is_moving(value) or self._is_handed(name, value):
-                self.outside(slot)
+            self._attribute(slot, value, stored=name in counting)
             self.go_into(value, f"{path}.{name}", depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self._counting(kind, held)
@@ -351,12 +356,11 @@ class Inside:
             below = f"{path}.{name}"
             if type(name) is not str or self._is_clock(below, value, kind):
                 continue
-            counts = name in counting or self.is_moving(value) or self._is_handed(name, value)
-            counts |= name in within
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
-            if counts and not of_torch and self.is_variable(value):
-                self.outside(self.slot(below, held, name, value))
+            if not of_torch:
+                slot = self.slot(below, held, name, value)
+                self._attribute(slot, value, stored=name in counting or name in within)
             self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(entries_of(owner)[:SMALL]):
@@ -377,13 +381,10 @@ class Inside:
                 if name.startswith("__") and name.endswith("__") and not callable(value):
                     continue
                 function = function_in(value)
-                counts = name in counting or self.is_moving(value)
-                counts = counts or self._is_handed(name, value)
-                counts = counts and (function is None or name in self._by_others)
-                if counts and self.is_variable(value):
+                if function is None or name in self._by_others:
                     slot = self.slot(f"{one.__name__}.{name}", held, name, value)
                     slot.of = one
-                    self.outside(slot)
+                    self._attribute(slot, value, stored=name in counting)
                 if function is not None:
                     self.go_into(function, f"{one.__name__}.{name}", depth + 1)
                 else:
@@ -648,6 +649,26 @@ class Inside:
             found &= self._source.attributes.keys()
         found -= self._temporary(kind, found)
         return found | {name for name, one in computed.items() if relies_on_more(one, self.varies)}
+
+    def _attribute(self, slot: Slot, value: object, *, stored: bool) -> None:
+        """stored: after the set-up, to be read later"""
+        if stored or self.is_moving(value):
+            if self.is_variable(value):
+                self.outside(slot)
+        elif slot.name not in self._source.attributes:  # Else it is temporary.
+            self.in_place(slot, value, by_others=is_handed(self._source, slot.name))
+
+    def in_place(self, slot: Slot, value: object, *, by_others: bool) -> None:
+        """Nothing is stored to it, but it may change. by_others: who have it, for all that the
+        source says. To copy a large container in each step would take long."""
+        if not changes_in_place(value):
+            return
+        if slot.key in self._in_place or (by_others and not is_large(value)):
+            self._in_place.add(slot.key)
+            if self.is_variable(value):
+                self.outside(slot)
+        elif len(self._layout.watched) < WATCHED_MAX:
+            self._layout.watched.append(slot)
 
     def _is_handed(self, name: object, value: object) -> bool:
         """Whether it may be changed where no store to the attribute shows."""

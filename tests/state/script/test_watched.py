@@ -1,0 +1,78 @@
+"""What changes in a script's objects though no line of it says so is found, and counts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import captures
+import pytest
+
+from trainmover.state.script.comparison import all_in, path_of
+from trainmover.state.script.search.contents import LARGE
+
+LIBRARY = """
+def mover(averages):
+    def move(by):
+        for one in averages: one += by
+    return move
+"""
+SCRIPT = """
+import ctypes, movers
+class Trainer:
+    shared = [torch.zeros(2)]
+    def __init__(self):
+        self.kept = {made}
+        self.mover = movers.mover(self.kept)
+        self.of_class = movers.mover(Trainer.shared)
+    def step(self, x):
+        {change}
+trainer = Trainer()
+for x, y in job.batches(DATA):
+    trainer.step(x)
+"""
+TENSORS = "[torch.zeros(2), numpy.zeros(2)]"
+CHANGES = [
+    (TENSORS, "self.mover(float(x.sum()))"),
+    (TENSORS, "float(x[0]) > 5 and self.mover(1)"),
+    (TENSORS, "eval('self.kept[0].add_(x)')"),
+    (TENSORS, "ctypes.memset(self.kept[0].data_ptr(), int(x[0]) + 1, 4)"),
+    ("(torch.zeros(2),)", "self.mover(float(x.sum()))"),
+    ("torch.zeros(1, 2)", "self.mover(float(x.sum()))"),
+    (TENSORS, "self.of_class(float(x.sum()))"),
+    (f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "self.mover(float(x.sum()))"),
+    (f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)"),
+]
+Run = Callable[[str, str], captures.Job]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    def run(made: str, change: str) -> captures.Job:
+        with captures.installed(tmp_path, monkeypatch, "movers", LIBRARY):
+            monkeypatch.setattr(
+                captures.Job, "any", lambda _, one, x: one.fill(x[0]), raising=False
+            )
+            script = SCRIPT.format(made=made, change=change)
+            job = captures.run_in(tmp_path, script)
+        return job
+
+    return run
+
+
+@pytest.mark.parametrize(("made", "change"), CHANGES, ids=[change for _, change in CHANGES])
+def test_what_changes_unseen_is_named_from_then_on(run: Run, made: str, change: str) -> None:
+    name = "Trainer.shared" if "of_class" in change else "trainer.kept"
+    assert name in [one.name for one in run(made, change).differences()]
+
+
+@pytest.mark.parametrize("made", [TENSORS, f"[numpy.zeros(1) for _ in range({LARGE + 1})]"])
+def test_what_stays_is_not_read_again_and_again(run: Run, made: str) -> None:
+    job = run(made, "job.any(numpy.zeros(2), x)")
+    assert not job.differences()
+    recorded = {path_of(key) for key in all_in(job.theirs[captures.RANK])[0]}
+    assert not [path for path in recorded if path.endswith(".kept")]
+
+
+def test_a_large_list_that_somebody_is_given_counts_once_it_has_changed(run: Run) -> None:
+    job = run(f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)")
+    first, then = ({path_of(key) for key in all_in(job.theirs[at])[0]} for at in (0, captures.RANK))
+    assert "trainer.kept" in then - first
