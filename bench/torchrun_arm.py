@@ -8,7 +8,6 @@ the least, since no machine is even exchanged.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from bench.gaps import Gap, Mark, worst_gap
+from bench.ports import free_port
 from trainmover.lifeline import die_with
 
 CHECKPOINT_EVERY = 10
@@ -35,7 +35,7 @@ class TorchrunJob:
     def __init__(self, here: Path, job_args: list[str]) -> None:
         self.here = here
         self._job_args = job_args
-        self._port = _free_port()
+        self._port = free_port()
         self._started = 0
         self._agents = [self._agent(host=index == 0) for index in range(MACHINES)]
 
@@ -141,13 +141,6 @@ def torchrun_job(job_args: list[str]) -> Iterator[TorchrunJob]:
 
 def _newest(marks: list[Mark]) -> int:
     return max(marks, key=lambda mark: mark.at_us).step if marks else 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _kill_with_children(agent: "subprocess.Popen[bytes]") -> None:

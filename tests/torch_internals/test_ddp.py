@@ -1,6 +1,5 @@
 """Buckets of DistributedDataParallel are given to one that has not rebuilt its own, or back."""
 
-import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -26,10 +25,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forward: Any = getattr(DistributedDataParallel, "_pre_forward")  # noqa: B009
     monkeypatch.setattr(DistributedDataParallel, "_pre_forward", forward)
     ddp.watch_buckets()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    store = dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=timedelta(seconds=30))
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     KEPT.append(dist.group.WORLD)
     yield

@@ -30,6 +30,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -37,6 +38,7 @@ import harness
 from habits import HABITS, Habit
 from harness import Live, Outcomes, run
 
+from bench.ports import free_port
 from trainmover import communicators
 from trainmover.controller.state import MachineState
 
@@ -148,6 +150,7 @@ def plain(habit: Habit) -> Arm:
     assert server.stdout is not None
     comm = os.environ.get(harness.COMM) or communicators.default()
     order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks, "comm": comm}
+    order["port"] = free_port()
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     told = json.loads(server.stdout.readline())

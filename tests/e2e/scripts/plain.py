@@ -3,14 +3,13 @@ else of it. One that has imported torch once forks the ranks of each.
 
 The imports above `main` are as much as scripts import, once for all.
 
-stdin   a JSON object a line: {"script", "argv", "ranks", "comm"}
+stdin   a JSON object a line: {"script", "argv", "ranks", "port", "comm"}
 stdout  for each, when it is over: {"code", "rows": [[rank, step, values]], "digests", "printed"}
 """
 
 import json
 import os
 import runpy
-import socket
 import sys
 import tempfile
 import traceback
@@ -56,9 +55,7 @@ def main() -> None:
 
 
 def run(order: dict[str, Any], folder: Path) -> dict[str, Any]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    children = [fork(order, folder, rank, port) for rank in range(order["ranks"])]
+    children = [fork(order, folder, rank) for rank in range(order["ranks"])]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     told = [json.loads(text) for text in map(Path.read_text, sorted(folder.glob("*.json")))]
     return {
@@ -69,7 +66,7 @@ def run(order: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def fork(order: dict[str, Any], folder: Path, rank: int, port: int) -> int:
+def fork(order: dict[str, Any], folder: Path, rank: int) -> int:
     child = os.fork()
     if child:
         return child
@@ -82,7 +79,7 @@ def fork(order: dict[str, Any], folder: Path, rank: int, port: int) -> int:
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(order["ranks"]),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_PORT": str(order["port"]),
             "TMPDIR": str(folder),  # It ends without its clean-up.
         }
         be(order, folder / f"{rank}.json", rank)

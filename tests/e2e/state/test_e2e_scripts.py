@@ -2,7 +2,6 @@
 standby.
 """
 
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import psutil
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
+from bench.ports import free_port
 from trainmover.controller.state import Kind
 
 pytestmark = pytest.mark.turns(8)
@@ -43,9 +43,7 @@ def said(outcome: Outcomes, words: str) -> bool:
 
 
 def test_a_fixed_port_that_a_live_rank_holds_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    outcome = bad("port", tmp_path, until_noted, "--port", str(port))
+    outcome = bad("port", tmp_path, until_noted, "--port", str(free_port()))
     assert said(outcome, "binds a port at script.py line")
     assert said(outcome, "let it take a free one (port 0)")
 

@@ -1,6 +1,5 @@
 """The flags of modules are asked at every step, and encoded when one is another."""
 
-import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -24,10 +23,7 @@ def wrapper(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel
     monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
     monkeypatch.setattr(modes, "_wrappers", [])
     modes.watch_wrappers()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    store = dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=timedelta(seconds=30))
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     KEPT.append(dist.group.WORLD)
     try:
@@ -107,7 +103,7 @@ def test_a_wrapper_of_a_static_graph_is_named_until_it_knows_it(
 ) -> None:
     assert Modes(wrapper).learning() == []
     static = DistributedDataParallel(nn.Linear(2, 2), static_graph=True)
-    assert Modes(static).learning() == ["test_modes.py line 109"]
+    assert Modes(static).learning() == ["test_modes.py line 105"]
     for _ in range(2):
         static(torch.ones(3, 2)).sum().backward()
     assert Modes(static).learning() == []
