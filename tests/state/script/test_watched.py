@@ -72,6 +72,23 @@ def test_what_stays_is_not_read_again_and_again(run: Run, made: str) -> None:
     assert not [path for path in recorded if path.endswith(".kept")]
 
 
+def test_an_attribute_that_has_a_place_but_no_value_yet_counts_once_it_has_one(
+    tmp_path: Path,
+) -> None:
+    script = """
+    class Best:
+        __slots__ = ("value",)
+    best = Best()
+    for x, y in job.batches(DATA):
+        if x[0] > 4 and y:
+            best.value = float(x.sum())
+        elif x[0] > 7:
+            print(best.value)
+    """
+    [found] = captures.run_in(tmp_path, script).differences()
+    assert (found.name, found.theirs, found.own) == ("best.value", "20.0", "not set")
+
+
 def test_a_large_list_that_somebody_is_given_counts_once_it_has_changed(run: Run) -> None:
     job = run(f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)")
     first, then = ({path_of(key) for key in all_in(job.theirs[at])[0]} for at in (0, captures.RANK))

@@ -334,13 +334,10 @@ class Search:
             if not is_read:  # It is written before.
                 continue
             if not self._is_local(values, name):
-                slot = self._inside.slot(name, values, name, value)
-                if name in changed or self._inside.is_moving(value):
-                    if self._inside.is_variable(value):
-                        self._inside.outside(slot)
-                else:
-                    read = source is not None and name in source.read
-                    self._inside.in_place(slot, value, by_others=read)
+                read = source is not None and name in source.read
+                self._inside.variable(
+                    name, values, name, value, stored=name in changed, by_others=read
+                )
             self._inside.hold(values, name, value, name, 0)
 
     def _foreign(self) -> None:

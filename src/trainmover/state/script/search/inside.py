@@ -346,10 +346,10 @@ class Inside:
         self.go_into(kind, kind.__name__, 0)
         counting = self._counting(kind, slots_of(kind))
         for name in sorted(slots_of(kind)):
-            slot = self.slot(f"{path}.{name}", owner, name, None)
-            value = value_of(slot)
-            self._attribute(slot, value, stored=name in counting)
-            self.go_into(value, f"{path}.{name}", depth + 1)
+            below = f"{path}.{name}"
+            value = value_of(Slot("", owner, name, secret=False))
+            self._attribute(below, owner, name, value, stored=name in counting)
+            self.go_into(value, below, depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self._counting(kind, held)
         for name, value in list(held.items()):
@@ -359,8 +359,8 @@ class Inside:
             of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
             of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
             if not of_torch:
-                slot = self.slot(below, held, name, value)
-                self._attribute(slot, value, stored=name in counting or name in within)
+                stored = name in counting or name in within
+                self._attribute(below, held, name, value, stored=stored)
             self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
             for number, entry in enumerate(entries_of(owner)[:SMALL]):
@@ -381,14 +381,13 @@ class Inside:
                 if name.startswith("__") and name.endswith("__") and not callable(value):
                     continue
                 function = function_in(value)
+                path = f"{one.__name__}.{name}"
                 if function is None or name in self._by_others:
-                    slot = self.slot(f"{one.__name__}.{name}", held, name, value)
-                    slot.of = one
-                    self._attribute(slot, value, stored=name in counting)
+                    self._attribute(path, held, name, value, stored=name in counting, of=one)
                 if function is not None:
-                    self.go_into(function, f"{one.__name__}.{name}", depth + 1)
+                    self.go_into(function, path, depth + 1)
                 else:
-                    self.hold(held, name, value, f"{one.__name__}.{name}", depth + 1)
+                    self.hold(held, name, value, path, depth + 1)
         for made in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
             self.go_into(made.default_factory, f"{kind.__name__}.{made.name}", depth + 1)
         if type(kind) is not type and self.is_own(type(kind)):
@@ -607,8 +606,6 @@ class Inside:
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
-        if type(owner) in _NAMESPACES:
-            stored |= {name for name, one in held.items() if self._is_handed(name, one)}
         stored -= self._temporary(type(owner), stored)
         if issubclass(type(owner), Optimizer):
             stored -= OF_OPTIMIZERS
@@ -616,6 +613,9 @@ class Inside:
             is_clock = self._is_clock(f".{name}", held[name])
             if not is_clock and self.is_variable(held[name]):
                 self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
+            self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
+        for name in sorted(held.keys() - stored) if type(owner) in _NAMESPACES else ():
+            self._attribute(f"{path}.{name}", held, name, held[name], stored=False)
             self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
 
     # --- the parts of that ------------------------------------------------------------------------
@@ -650,30 +650,44 @@ class Inside:
         found -= self._temporary(kind, found)
         return found | {name for name, one in computed.items() if relies_on_more(one, self.varies)}
 
-    def _attribute(self, slot: Slot, value: object, *, stored: bool) -> None:
-        """stored: after the set-up, to be read later"""
-        if stored or self.is_moving(value):
-            if self.is_variable(value):
-                self.outside(slot)
-        elif slot.name not in self._source.attributes:  # Else it is temporary.
-            self.in_place(slot, value, by_others=is_handed(self._source, slot.name))
+    def _attribute(
+        self, path: str, owner: Any, name: str, value: object, *, stored: bool, of: Any = None
+    ) -> None:
+        """stored: after the set-up, and read later. of: the class whose dict the owner is"""
+        brief = name in self._source.attributes and not stored
+        if not brief or self.is_moving(value):
+            handed = is_handed(self._source, name)
+            self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
 
-    def in_place(self, slot: Slot, value: object, *, by_others: bool) -> None:
-        """Nothing is stored to it, but it may change. by_others: who have it, for all that the
-        source says. To copy a large container in each step would take long."""
-        if not changes_in_place(value):
+    def variable(
+        self,
+        path: str,
+        owner: Any,
+        name: str,
+        value: object,
+        *,
+        stored: bool,
+        by_others: bool,
+        of: Any = None,
+    ) -> None:
+        """What may be another later: by a store, or in place. That counts if others may do it, for
+        all that the source says, or have done it; else, and where a copy for each step would take
+        long, it is watched.
+
+        stored, of  as in `_attribute`
+        """
+        stored, in_place = stored or self.is_moving(value), changes_in_place(value)
+        if not (stored or in_place):
             return
-        if slot.key in self._in_place or (by_others and not is_large(value)):
+        slot = self.slot(path, owner, name, value)
+        slot.of = of
+        if not stored and by_others and not is_large(value):
             self._in_place.add(slot.key)
-            if self.is_variable(value):
+        if stored or slot.key in self._in_place:
+            if slot.is_asked or self.is_variable(value):
                 self.outside(slot)
         elif len(self._layout.watched) < WATCHED_MAX:
             self._layout.watched.append(slot)
-
-    def _is_handed(self, name: object, value: object) -> bool:
-        """Whether it may be changed where no store to the attribute shows."""
-        known = is_handed(self._source, name) and name not in self._source.attributes
-        return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
