@@ -17,12 +17,17 @@ def mover(averages):
 """
 SCRIPT = """
 import ctypes, movers
+class Limited:
+    def __init__(self, most):
+        self.most = most
 class Trainer:
-    shared = [torch.zeros(2)]
+    shared, started = [torch.zeros(2)], 0.0
+    limited = Limited(3)
     def __init__(self):
         self.kept = {made}
         self.mover = movers.mover(self.kept)
         self.of_class = movers.mover(Trainer.shared)
+        self.count, self.limit = 0, 3
     def step(self, x):
         {change}
 trainer = Trainer()
@@ -40,6 +45,11 @@ CHANGES = [
     (TENSORS, "self.of_class(float(x.sum()))"),
     (f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "self.mover(float(x.sum()))"),
     (f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)"),
+]
+STORES = [
+    ("exec('self.count += 1')", "trainer.count"),
+    ("exec('Trainer.started = float(x[0])')", "Trainer.started"),
+    ("self.limited.__init__(float(x[0]))", "Trainer.limited.most"),
 ]
 Run = Callable[[str, str], captures.Job]
 
@@ -62,6 +72,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_what_changes_unseen_is_named_from_then_on(run: Run, made: str, change: str) -> None:
     name = "Trainer.shared" if "of_class" in change else "trainer.kept"
     assert name in [one.name for one in run(made, change).differences()]
+
+
+@pytest.mark.parametrize(("change", "name"), STORES)
+def test_what_is_stored_unseen_is_named_from_then_on(run: Run, change: str, name: str) -> None:
+    assert name in [one.name for one in run(TENSORS, change).differences()]
 
 
 @pytest.mark.parametrize("made", [TENSORS, f"[numpy.zeros(1) for _ in range({LARGE + 1})]"])

@@ -171,11 +171,16 @@ class Variables:
         """Whether something has changed that nothing in the source is known to change: it counts
         from now on."""
         for slot in self._newest.watched if self._newest is not None else ():
+            # As `now_in`, without its call.
+            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+            if value is slot.last:
+                continue
             entry = self._entry_of(slot)
             before = self._watched.setdefault(slot.key, entry)
             if NO_VALUE not in (entry, before) and not same(entry, before):
                 self._in_place.add(slot.key)
                 self._outgrown = True
+            slot.last = value if type(value) in PLAIN else NEVER
 
     def _entry_of(self, slot: Slot) -> Entry:
         """Of one that is watched."""

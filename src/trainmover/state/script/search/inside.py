@@ -46,6 +46,7 @@ from trainmover.state.script.libraries import (
 )
 from trainmover.state.script.search.contents import (
     CONTAINERS,
+    OF_MODULES,
     OF_OPTIMIZERS,
     changes_in_place,
     entries_of,
@@ -80,7 +81,7 @@ from trainmover.state.script.values import NO_VALUE, PLAIN, entry_of, is_secret
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
-WATCHED_MAX = 512
+WATCHED_MAX = 2048
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
@@ -352,14 +353,17 @@ class Inside:
             self.go_into(value, below, depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self._counting(kind, held)
+        of_library = not all(one is object or self.is_own(one) for one in kind.__mro__)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
             if type(name) is not str or self._is_clock(below, value, kind):
                 continue
-            of_torch = name in TABLES and isinstance(owner, nn.Module)  # `Layers` looks at those.
-            of_torch = of_torch or (name in OF_OPTIMIZERS and isinstance(owner, Optimizer))
-            if not of_torch:
-                stored = name in counting or name in within
+            stored = name in counting or name in within
+            of_others = not stored and of_library and name[:1] == "_" and type(value) in PLAIN
+            if isinstance(owner, nn.Module):  # `Layers` looks at its tables.
+                of_others |= name in (TABLES if stored else OF_MODULES)
+            of_others |= name in OF_OPTIMIZERS and isinstance(owner, Optimizer)
+            if not of_others:
                 self._attribute(below, held, name, value, stored=stored)
             self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
@@ -677,11 +681,11 @@ class Inside:
         stored, of  as in `_attribute`
         """
         stored, in_place = stored or self.is_moving(value), changes_in_place(value)
-        if not (stored or in_place):
+        if not (stored or in_place or type(value) in PLAIN):
             return
         slot = self.slot(path, owner, name, value)
         slot.of = of
-        if not stored and by_others and not is_large(value):
+        if not stored and in_place and by_others and not is_large(value):
             self._in_place.add(slot.key)
         if stored or slot.key in self._in_place:
             if slot.is_asked or self.is_variable(value):
