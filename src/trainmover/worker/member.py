@@ -463,8 +463,9 @@ class Member:
                 means="The values would not commit with the step.",
                 do="Call it in the function marked @job.step, before the optimizer's step().",
             )
-        for name, value in values.items():
-            self.reported.values[name] = value.detach() if isinstance(value, Tensor) else value
+        for name, value in values.items():  # The script may change its memory behind this.
+            reported = value.detach().clone() if isinstance(value, Tensor) else value
+            self.reported.values[name] = reported
 
     # --- data -------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ def carried(text: str, mark: str = "") -> set[str]:
     lines = enumerate(text.splitlines(), 1)
     at = frozenset(number for number, line in lines if mark and line.endswith(mark))
     assert at or not mark
-    return carried_attributes(ast.parse(text), at if mark else None)
+    return {*carried_attributes((ast.parse(text),), (at,) if mark else None)}
 
 
 DEAD = {
@@ -84,6 +84,85 @@ def test_what_is_written_before_it_is_read_is_worth_nothing_here(text: str) -> N
 
 
 LIVE = {
+    "a comprehension has the name for others": """
+        for x in batches:  # here
+            meter = meters[0]
+            meter.total = x
+            step(sum(meter.total for meter in meters))
+    """,
+    "a lambda has": """
+        for x in batches:  # here
+            meter = meters[0]
+            meter.total = x
+            step(max(meters, key=lambda meter: meter.total))
+    """,
+    "a comprehension calls with others": """
+        def mean(meter):
+            return meter.total
+        for x in batches:  # here
+            meter = meters[0]
+            meter.total = x
+            step([mean(meter) for meter in meters])
+    """,
+    "a lambda is called later": """
+        def begin(meter):
+            meter.total = 0
+            meter.show = lambda: meter.total
+        for x in batches:  # here
+            step(meter.show())
+            meter.total = x
+    """,
+    "what is called may give it another object": """
+        class Ring:
+            def advance(self):
+                if self.full:
+                    self.meter = self.others.pop()
+        for x in batches:  # here
+            ring.meter.total = x
+            ring.advance()
+            step(ring.meter.total)
+    """,
+    "it returns before": """
+        class Ring:
+            def advance(self):
+                if not self.full:
+                    return
+                self.meter = self.others.pop()
+        for x in batches:  # here
+            ring.meter.total = x
+            ring.advance()
+            step(ring.meter.total)
+    """,
+    "it calls what does": """
+        class Ring:
+            def advance(self):
+                self.turn()
+            def turn(self):
+                if self.full: setattr(self, "meter", self.others.pop())
+        for x in batches:  # here
+            ring.meter.total = x
+            ring.advance()
+            step(ring.meter.total)
+    """,
+    "a global has another": """
+        def advance():
+            global meter
+            if full: meter = meters.pop()
+        for x in batches:  # here
+            meter.total = x
+            advance()
+            step(meter.total)
+    """,
+    "a property gives another": """
+        class Team:
+            @property
+            def active(self):
+                return self.meters[self.turn]
+        for x in batches:  # here
+            team.active.total = x
+            team.turn = 1 - team.turn
+            step(team.active.total)
+    """,
     "filled by the loop under way": """
         meter = Meter()
         for epoch in epochs:
@@ -395,3 +474,24 @@ def test_what_is_read_by_no_name_may_be_read_by_one_that_is_made_up(
             meter.last = x
     """
     assert ("last" in carried(text, "# here")) is is_carried
+
+
+MAIN = """
+for x in batches:  # here
+    step(state)
+    state.best = x
+"""
+
+
+def test_what_one_file_stores_another_may_read() -> None:
+    main, other = ast.parse(MAIN), ast.parse("def step(state):\n    return state.best\n")
+    nowhere = frozenset[int]()
+    assert "best" not in carried_attributes((main,), (frozenset({2}),))
+    assert "best" in carried_attributes((main, other), (frozenset({2}), nowhere))
+    assert "best" in carried_attributes((other, main))
+
+
+def test_what_another_file_reads_is_followed_there() -> None:
+    main = ast.parse(MAIN.replace("    step(state)\n", "") + "    step(state)\n")
+    other = ast.parse("def step(state):\n    return state.best\n")
+    assert "best" not in carried_attributes((main, other), (frozenset({2}), frozenset()))

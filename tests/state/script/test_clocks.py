@@ -40,6 +40,117 @@ BESIDE = {
             results = timed(x)
             kept = max(kept, results["loss"])
     """,
+    "a parameter with the name of a module": """
+        class Sampler:
+            centre = 0.5
+            def update(self, time, losses):
+                self.centre = 0.5 * self.centre + time.mul(losses).sum().item()
+        kept = Sampler()
+        for x, y in job.batches(DATA):
+            kept.update(x, x + kept.centre)
+    """,
+    "a local with the name of a module": """
+        class Sampler:
+            centre = 0.5
+            def update(self, x):
+                resource = x.sum()
+                self.centre = self.centre + float(resource.sqrt())
+        kept = Sampler()
+        for x, y in job.batches(DATA):
+            kept.update(x * kept.centre)
+    """,
+    "a parameter with the name of a global": """
+        start = time.time()
+        class Average:
+            def __init__(self, start):
+                self.mean = start
+            def update(self, x):
+                self.mean.lerp_(x.mean(), 0.1)
+        kept = Average(torch.zeros(()))
+        for x, y in job.batches(DATA):
+            kept.update(x + kept.mean)
+    """,
+    "a sum, of tensors as of a timer": """
+        class Timer:
+            def __init__(self):
+                self.times = [time.time()]
+            def sum(self):
+                return sum(self.times)
+        timer, kept = Timer(), types.SimpleNamespace(level=0.0)
+        for x, y in job.batches(DATA):
+            kept.level = kept.level + x.sum().item()
+        print(timer.sum())
+    """,
+    "a day, and days more": """
+        import datetime
+        class Cursor:
+            def __init__(self):
+                self.day = datetime.date.fromisoformat("2026-01-02")
+            def go(self):
+                self.day += datetime.timedelta(days=7)
+        kept = Cursor()
+        for x, y in job.batches(DATA):
+            kept.go()
+            print(kept.day)
+    """,
+    "a time that the script works out itself": """
+        class World:
+            elapsed_time = 0.0
+        class Agent:
+            rate = 1.0
+        world, kept = World(), Agent()
+        for x, y in job.batches(DATA):
+            world.elapsed_time = world.elapsed_time + float(x.sum())
+            kept.rate = kept.rate + world.elapsed_time
+    """,
+    "a list of a timer's name that grows in place": """
+        class Timer:
+            def __init__(self):
+                self.last = []
+            def tick(self):
+                self.last.append(time.time())
+        class Smoother:
+            def __init__(self):
+                self.last = collections.deque(maxlen=4)
+            def push(self, value):
+                self.last.appendleft(value)
+                return sum(self.last)
+        timer, kept = Timer(), Smoother()
+        for x, y in job.batches(DATA):
+            timer.tick()
+            kept.push(float(x.sum()))
+    """,
+    "a heap of a timer's name": """
+        import heapq
+        class Timer:
+            def __init__(self):
+                self.last = time.time()
+            def tick(self):
+                self.last = time.time()
+        class Hardest:
+            def __init__(self):
+                self.last = []
+            def push(self, value):
+                heapq.heappush(self.last, value)
+        timer, kept = Timer(), Hardest()
+        for x, y in job.batches(DATA):
+            timer.tick()
+            kept.push(-float(x.sum()))
+    """,
+    "a window with a log's keyword": """
+        class Log:
+            def __init__(self, start):
+                self.start = start
+        class Window:
+            def __init__(self):
+                self.start = torch.zeros(())
+            def move(self, x):
+                self.start.add_(x.mean())
+                return self.start
+        log, kept = Log(start=time.time()), Window()
+        for x, y in job.batches(DATA):
+            kept.move(x)
+    """,
     "rows of dicts": """
         kept, began = [], time.time()
         for x, y in job.batches(DATA):

@@ -360,6 +360,7 @@ GIVES = [
     "return self.kept[0] if x else self.kept[1]",
     "kept = self.kept['slow']\nlast = kept[-1]\nreturn last",
     "for one in self.kept: yield one",
+    "yield from self.kept.values()",
     "for name, one in self.kept.items(): yield name, one",
     "def inner(): return self.kept[0]\nreturn inner()",
 ]

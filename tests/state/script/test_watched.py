@@ -104,6 +104,22 @@ def test_an_attribute_that_has_a_place_but_no_value_yet_counts_once_it_has_one(
     assert (found.name, found.theirs, found.own) == ("best.value", "20.0", "not set")
 
 
+def test_a_private_attribute_with_a_place_counts(tmp_path: Path) -> None:
+    script = """
+    class _Best:
+        __slots__ = ("__value",)
+        def __init__(self):
+            self.__value = 0.0
+        def see(self, value):
+            self.__value = max(self.__value, value)
+    best = _Best()
+    for x, y in job.batches(DATA):
+        best.see(float(x.sum()))
+    """
+    [found] = captures.run_in(tmp_path, script).differences()
+    assert (found.name, found.theirs, found.own) == ("best._Best__value", "20.0", "4.0")
+
+
 def test_a_large_list_that_somebody_is_given_counts_once_it_has_changed(run: Run) -> None:
     job = run(f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)")
     first, then = ({path_of(key) for key in all_in(job.theirs[at])[0]} for at in (0, captures.RANK))

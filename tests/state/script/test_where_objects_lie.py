@@ -428,6 +428,13 @@ class Outer:
         self.inner = Inner()
         self.inner.steps += 1
 
+class Private:
+    __slots__ = ("__count",)
+    def __init__(self):
+        self.__count = 0
+    def use(self):
+        self.__count += 1
+
 class SlimOuter:
     __slots__ = ("counts",)
     def __init__(self):
@@ -476,6 +483,7 @@ COUNTED = {
     "a count": ("Counts()", "{held}.use()", "count"),
     "a deque": ("Counts()", "{held}.keep(number)", "recent"),
     "a count in a slot": ("Slim()", "{held}.use()", "count"),
+    "a count in a private slot": ("Private()", "{held}.use()", "_Private__count"),
     "a count in an object inside": ("Outer()", "{held}.use_inner()", "inner.counts.count"),
     "a count by name inside": (
         "Outer()",

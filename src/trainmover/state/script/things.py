@@ -31,10 +31,12 @@ from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, d
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import PurePath
 from types import (
     AsyncGeneratorType,
     BuiltinMethodType,
@@ -50,6 +52,7 @@ from types import (
     ModuleType,
 )
 from typing import Any
+from uuid import UUID
 
 import numpy
 from torch import Tensor
@@ -99,7 +102,9 @@ _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
 CACHE = type(functools.lru_cache(len))
 _MEMORY = (Tensor, numpy.ndarray)
-_DATA = (Enum, Decimal, Fraction, numpy.number, numpy.bool_, range, slice, bytearray)
+TOLD = (PurePath, Decimal, Fraction, date, time, timedelta, UUID)
+"""Of Python's own library: what their text says is all that they are."""
+_DATA = (*TOLD, Enum, numpy.number, numpy.bool_, range, slice, bytearray)
 _NESTED_MAX = 3
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
 _TABLES = (dict, OrderedDict)
@@ -285,8 +290,18 @@ def is_closed(kind: type) -> bool:
 
 def slots_of(kind: type) -> set[str]:
     """Names of the attributes for which its objects have places of their own."""
-    every = [vars(one).get("__slots__", ()) for one in kind.__mro__]
-    return {name for names in every for name in ((names,) if isinstance(names, str) else names)}
+    every = [(one, vars(one).get("__slots__", ())) for one in kind.__mro__]
+    return {
+        _mangled(name, one)
+        for one, names in every
+        for name in ((names,) if isinstance(names, str) else names)
+    }
+
+
+def _mangled(name: str, kind: type) -> str:
+    """As Python has it: `__value` is each class's own."""
+    is_private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
 @lru_cache(maxsize=1024)

@@ -15,11 +15,8 @@ from argparse import Namespace
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from itertools import islice
-from pathlib import PurePath
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,7 +33,7 @@ from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
-from trainmover.state.script.things import CANNOT_BE_READ, Things, held_by, in_words
+from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 256
@@ -260,7 +257,7 @@ class Fold:
             return self._table(value)
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
-        if issubclass(kind, PurePath | Decimal | Fraction | DeviceMesh):
+        if issubclass(kind, (*TOLD, DeviceMesh)):
             return [kind.__name__, repr(value)]
         for base in (int, float, str, bytes):
             if issubclass(kind, base):

@@ -37,9 +37,8 @@ from trainmover.state.script import handles
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.source import (
     Source,
-    in_all,
     source_of,
-    temporary_at,
+    temporary_in,
     together,
 )
 from trainmover.state.script.code.stacked import iterator_at
@@ -406,12 +405,10 @@ class Variables:
         for frame in frames:
             at = os.path.realpath(frame.f_code.co_filename)
             lines.setdefault(at, set()).add(frame.f_lineno)
-        found = []
-        for path in {module.__file__ or "" for module in self._own_modules}:
-            if (source := source_of(path)) is not None:
-                here = frozenset(lines.get(os.path.realpath(path), ()))
-                found.append((source.attributes.keys(), temporary_at(path, here)))
-        return in_all(found)
+        paths = list(dict.fromkeys(module.__file__ or "" for module in self._own_modules))
+        known = [(path, source) for path in paths if (source := source_of(path)) is not None]
+        here = tuple(frozenset(lines.get(os.path.realpath(path), ())) for path, _ in known)
+        return temporary_in([source for _, source in known], here)
 
     def _learn_modules(self) -> None:
         """Which of the loaded modules are the script's own, and what their source says."""

@@ -7,7 +7,7 @@ tensors get their old bytes, containers their old entries.
 
 import array
 import copy
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -19,6 +19,7 @@ from trainmover.state.encode import as_local
 from trainmover.torch_internals.tensors import copy_all
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
+_CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, deque, set)
 MEMORY = (numpy.ndarray, bytearray, array.array)
 """Changed in place, and none of torch's."""
 Memory = Union[numpy.ndarray[Any, Any], bytearray, "array.array[Any]"]
@@ -68,7 +69,8 @@ class Copies:
         if id(container) in self._added:
             return False
         self._added[id(container)] = container
-        self._containers.append((container, container.copy()))
+        plain = type(container) in _CONTAINERS
+        self._containers.append((container, container.copy() if plain else _entries(container)))
         return True
 
     def add_memory(self, memory: Memory) -> None:
@@ -92,8 +94,10 @@ class Copies:
                 found.append(value)
         elif isinstance(value, (dict, list, deque, set)):
             if self._is_new(value):
-                self._containers.append((value, value.copy()))
-                entries: Iterable[object] = value.values() if isinstance(value, dict) else value
+                plain = type(value) in _CONTAINERS
+                held = value.copy() if plain else _entries(value)
+                self._containers.append((value, held))
+                entries: Iterable[object] = held.values() if isinstance(held, dict) else held
                 for entry in entries:
                     self._walk(entry, found)
         elif isinstance(value, MEMORY):
@@ -129,15 +133,25 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
             copy_all(into, values, non_blocking=True)
 
 
+def _entries(container: Any) -> Any:
+    """Of one of a class that is made out of one of Python's: none of its own code is run."""
+    base = _base_of(container)
+    if issubclass(base, dict):
+        return dict(base.items(container))
+    return base(base.__iter__(container))
+
+
 def _refill(container: Any, entries: Any) -> None:
-    if isinstance(container, dict | set):
-        container.clear()
-        container.update(entries)
-    elif isinstance(container, deque):
-        container.clear()
-        container.extend(entries)
-    elif isinstance(container, numpy.ndarray):
+    if isinstance(container, numpy.ndarray):
         if container.flags.writeable:
             container[...] = entries
+    elif base := _base_of(container):
+        base.clear(container)
+        (base.update if issubclass(base, dict | set) else base.extend)(container, entries)
     else:
         container[:] = entries
+
+
+def _base_of(container: object) -> Any:
+    """None of memory."""
+    return next((one for one in _CONTAINERS if isinstance(container, one)), None)

@@ -15,18 +15,18 @@ may stand in any loop, behind any, and behind any `next`.
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainmover.state.script.code.asked_for import (
     Part,
     asked_by_name,
     asked_otherwise,
-    part_of,
     path_of,
     replaced_in,
 )
-from trainmover.state.script.code.grammar import own
+from trainmover.state.script.code.grammar import own, stored_by_name
 from trainmover.state.script.code.syntax import (
     Function,
     called_name,
@@ -47,15 +47,23 @@ _DRAWS = frozenset(
     | {"enter_context"}
 )
 """Functions that have a generator or a coroutine run that they are given."""
+_CALL_AT_ONCE = frozenset(
+    {"sorted", "sort", "min", "max", "reduce", "step", "nlargest", "nsmallest"}
+)
+"""Functions that call what they are given, and keep it no longer."""
 _EXITS = frozenset({"__exit__", "__aexit__"})
 _CALLING = sys.stdlib_module_names | {"torch", "torchvision", "numpy", "trainmover"}
 """Libraries whose decorators call what they are given."""
 _FETCHES = frozenset({"next", "__next__"})
 
 
-def carried_attributes(tree: ast.Module, at: frozenset[int] | None = None) -> set[str]:
-    """By name, whatever object they belong to. at: lines where the script stands in this file"""
-    return _Reader(tree, at).carried()
+@lru_cache(maxsize=64)
+def carried_attributes(
+    files: tuple[ast.Module, ...], at: tuple[frozenset[int], ...] | None = None
+) -> frozenset[str]:
+    """By name, whatever object they belong to, of all files of a script together: what one stores
+    another may read. at: lines where the script stands, in each of the files"""
+    return frozenset(_Reader(files, at).carried())
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,17 @@ class _Known:
 
 
 class _Reader:
-    def __init__(self, tree: ast.Module, at: frozenset[int] | None) -> None:
-        self._tree = tree
-        self._at = at
+    def __init__(
+        self, files: tuple[ast.Module, ...], at: tuple[frozenset[int], ...] | None
+    ) -> None:
+        self._files = files
+        self._tree = tree = ast.Module([one for file in files for one in file.body], [])
+        self._at_any = at is None
+        self._stands = {
+            id(one)
+            for file, lines in zip(files, at or (), strict=bool(at))
+            for one in _at(file, lines)
+        }
         self._functions: dict[str, list[_Known]] = {}
         for node, is_method in _functions(tree, in_class=False):
             self._functions.setdefault(node.name, []).append(_known(node, is_method))
@@ -80,13 +96,18 @@ class _Reader:
         self._drawn = {id(one) for one in _drawn(tree)}
         self._called = {name for node in walk(tree) if (name := called_name(node))}
         self._replaced = replaced_in(tree)
+        self._nobody = {id(one) for one in _bound_inside(tree)}
+        self._later = {id(one) for one in _run_later(tree)}
+        self._computed = {name for name, known in self._functions.items() if _is_computed(known)}
+        self._rebinds = _rebinds(self._functions)
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
             for node in walk(tree)
             if id(node) not in functions and (name := last_name(node)) in self._functions
         }
-        self._anywhere = at is None or _runs_beside(tree)  # Any loop may be under way.
+        self._beside = {id(one) for file in files if _runs_beside(file) for one in walk(file)}
+        self._anywhere = at is None  # Any loop may be under way.
         self._summaries: dict[str, _Summary] = {}
         self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
         self._under_way: set[str] = set()
@@ -95,8 +116,11 @@ class _Reader:
         self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
     def carried(self) -> set[str]:
-        read, _ = self._block(self._tree.body, _NOTHING)
-        found = read | self._looped
+        found: _Parts = _NOTHING
+        for file in self._files:
+            self._anywhere = self._at_any or id(file) in self._beside
+            found |= self._block(file.body, _NOTHING)[0]
+        self._anywhere, found = self._at_any, found | self._looped
         for name in self._functions:  # Where something else calls it nothing is written before.
             if name not in self._called or name in self._handed_out or _is_called_by_others(name):
                 found |= self._summary(name)[0]
@@ -117,7 +141,8 @@ class _Reader:
         returned, self._loops, self._looped = self._returned, 0, _NOTHING
         each: list[_Summary] = []
         for one in self._functions[name]:
-            self._anywhere = kept[2] or name in self._handed_out or _yields(one.node)
+            beside = id(one.node) in self._beside or name in self._handed_out
+            self._anywhere = kept[2] or beside or _yields(one.node)
             self._returned = []
             read, written = self._block(one.node.body, _NOTHING)
             surely = written.intersection(*self._returned)
@@ -138,7 +163,7 @@ class _Reader:
         if function.name in self._replaced:
             return True
         names = {last_name(one) or called_name(one) for one in function.decorator_list}
-        roots = {_root(one) for one in function.decorator_list}
+        roots = {last_name(_root(one)) for one in function.decorator_list}
         deciding = self._functions.keys() | _CACHES
         return not (names.isdisjoint(deciding) and roots.isdisjoint(self._foreign))
 
@@ -148,14 +173,15 @@ class _Reader:
         functions = self._functions.get(name, [])
         if id(call) not in self._drawn and any(_waits(one.node) for one in functions):
             surely = _NOTHING
-        names = _given(call, functions)
+        names = _given(call, functions, self._path)
         if not self._loops:
             self._looped |= self._in_loops.get(name, _NOTHING)
         asked = _in_words_of(read, names) | asked_by_name(call)
+        written = _without_any(written, self._rebinds.get(name, frozenset()))
         new = {one for one in _in_words_of(surely, names) if one[0]}
         for owner, attribute in new:
             written = _without(written, f"{owner}.{attribute}")
-        if self._at is None and name in _FETCHES:
+        if self._at_any and name in _FETCHES:
             written = _NOTHING
         return frozenset(one for one in asked if not one[0] or one not in written), written | new
 
@@ -174,10 +200,7 @@ class _Reader:
         return read, written
 
     def _stands_in(self, node: ast.stmt) -> bool:
-        if self._at is None or isinstance(node, Function):
-            return False
-        last = node.end_lineno or node.lineno
-        return any(node.lineno <= line <= last for line in self._at)
+        return id(node) in self._stands
 
     def _statement(self, node: ast.stmt, written: _Parts) -> _Summary:
         match node:
@@ -224,7 +247,7 @@ class _Reader:
                 return read | more | last, self._block(node.finalbody, start)[1]
             case ast.AugAssign(target=ast.Attribute() as target):
                 read, written = self._expression(node.value, written)
-                part = part_of(target)
+                part = self._part(target)
                 more = frozenset({part}) if not part[0] or part not in written else _NOTHING
                 written = _without(written, ".".join(part))
                 return read | more, written | ({part} if part[0] else _NOTHING)
@@ -257,18 +280,40 @@ class _Reader:
             if isinstance(part, ast.Attribute | ast.Name) and not isinstance(part.ctx, ast.Load):
                 stored.append(part)
             elif isinstance(part, ast.Attribute):
-                one = part_of(part)
-                if not one[0] or one not in written:
+                one = self._part(part)
+                if not one[0] or one not in written or id(part) in self._later:
                     read |= {one}
             elif isinstance(part, ast.Call) and (name := called_name(part)):
                 more, after = self._call(part, name, written)
                 read, written = read | more, after if surely else written & after
+                names = {given for _, given in stored_by_name(part) if given}
+                written = _without_any(written, names)
             elif isinstance(part, ast.Yield | ast.YieldFrom):
                 self._returned.append(written)
         for one_stored in stored:
             written = _without(written, path_of(one_stored))
-        parts = [part_of(one) for one in stored if isinstance(one, ast.Attribute)]
+        parts = [self._part(one) for one in stored if isinstance(one, ast.Attribute)]
         return read, written | {one for one in parts if one[0]}
+
+    def _part(self, node: ast.Attribute) -> Part:
+        return self._path(node.value), node.attr
+
+    def _path(self, node: ast.AST) -> str:
+        """ "" also for what may be another object each time: by a property, or as a comprehension
+        or a lambda has the name for something else."""
+        path = path_of(node)
+        if id(_root(node)) in self._nobody or not self._computed.isdisjoint(path.split(".")[1:]):
+            return ""
+        return path
+
+
+def _at(file: ast.Module, lines: frozenset[int]) -> Iterator[ast.stmt]:
+    """Statements in which these lines are."""
+    for node in walk(file) if lines else ():
+        if isinstance(node, ast.stmt) and not isinstance(node, Function):
+            last = node.end_lineno or node.lineno
+            if any(node.lineno <= line <= last for line in lines):
+                yield node
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -279,6 +324,13 @@ def _without(written: _Parts, path: str) -> _Parts:
     if not path or not written:
         return written
     return frozenset(one for one in written if one[0] != path and not one[0].startswith(f"{path}."))
+
+
+def _without_any(written: _Parts, names: Set[str]) -> _Parts:
+    """Without what may have been reached through these names, whatever they stand for by now."""
+    if not names or not written:
+        return written
+    return frozenset(one for one in written if names.isdisjoint(one[0].split(".")))
 
 
 def _bound(written: _Parts, target: ast.AST) -> _Parts:
@@ -296,7 +348,9 @@ def _renamed(parts: _Parts, function: _Known) -> _Parts:
     return _in_words_of(parts, numbers)
 
 
-def _given(call: ast.Call, functions: list[_Known]) -> dict[str, str]:
+def _given(
+    call: ast.Call, functions: list[_Known], path: Callable[[ast.AST], str]
+) -> dict[str, str]:
     """What the parameters are called where it is called, by their number."""
     if not functions:
         return {}
@@ -308,15 +362,15 @@ def _given(call: ast.Call, functions: list[_Known]) -> dict[str, str]:
             return names
     first = 0
     if one.is_method and isinstance(call.func, ast.Attribute):
-        names["0"], first = path_of(call.func.value), 1
+        names["0"], first = path(call.func.value), 1
     for number, argument in enumerate(call.args, first):
         if isinstance(argument, ast.Starred):
             break
-        names[str(number)] = path_of(argument)
+        names[str(number)] = path(argument)
     for keyword in call.keywords:
         places = {f.parameters.index(keyword.arg) for f in functions if keyword.arg in f.parameters}
         if len(places) == 1:
-            names[str(places.pop())] = path_of(keyword.value)
+            names[str(places.pop())] = path(keyword.value)
     return names
 
 
@@ -425,11 +479,73 @@ def _of_others(tree: ast.Module) -> set[str]:
     return found
 
 
-def _root(node: ast.expr) -> str:
-    """The name that a decorator begins with."""
+def _root(node: ast.AST) -> ast.AST:
+    """What a path, or a decorator, begins with."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return node
+
+
+def _bound_inside(tree: ast.Module) -> Iterator[ast.Name]:
+    """Names in comprehensions and lambdas that stand for what these have given them."""
+    for node in walk(tree):
+        bound = set[str]()
+        match node:
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                targets = [one for part in node.generators for one in walk(part.target)]
+                bound = {one.id for one in targets if isinstance(one, ast.Name)}
+            case ast.Lambda(args=arguments):
+                bound = {one.arg for one in walk(arguments) if isinstance(one, ast.arg)}
+        for one in walk(node) if bound else ():
+            if isinstance(one, ast.Name) and one.id in bound:
+                yield one
+
+
+def _run_later(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is in lambdas, but for those that are called where they are made."""
+    at_once = {
+        id(one)
+        for node in walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) in _CALL_AT_ONCE
+        for one in (*node.args, *(keyword.value for keyword in node.keywords))
+    }
+    for node in walk(tree):
+        if isinstance(node, ast.Lambda) and id(node) not in at_once:
+            yield from walk(node.body)
+
+
+def _is_computed(functions: list[_Known]) -> bool:
+    """Whether an attribute of that name is worked out where it is read."""
+    decorators = [last_name(one) for known in functions for one in known.node.decorator_list]
+    return any(name.endswith("property") for name in decorators)
+
+
+def _rebinds(functions: Mapping[str, list[_Known]]) -> dict[str, frozenset[str]]:
+    """By name of a function, names and attributes to which it may give other objects, or one that
+    it calls."""
+    found = {
+        name: frozenset(one for known in each for one in _stored_in(known.node))
+        for name, each in functions.items()
+    }
+    calls = {
+        name: {called_name(node) for known in each for node in walk(known.node)} & found.keys()
+        for name, each in functions.items()
+    }
+    while True:
+        more = {name: found[name].union(*(found[one] for one in calls[name])) for name in found}
+        if more == found:
+            return found
+        found = more
+
+
+def _stored_in(function: Function) -> Iterator[str]:
+    """Attributes, and names that are not its own."""
+    for node in walk(function):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            yield from node.names
+        yield from (name for _, name in stored_by_name(node) if name)
 
 
 def _runs_beside(tree: ast.Module) -> bool:

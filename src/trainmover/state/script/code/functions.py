@@ -38,7 +38,7 @@ _SHOWN_BY = frozenset(
     | {"save", "dump", "dumps", "write", "writerow", "open", "send", "isend", "barrier"}
 )
 """Functions and methods that give it to people, to files or to other processes."""
-_OF_OBJECTS = frozenset(
+OF_OBJECTS = frozenset(
     {*dir(Tensor), *dir(numpy.ndarray), *dir(list), *dir(dict), *dir(set), *dir(deque), *dir(str)}
 )
 """Methods that change at most their own object. Those of CHANGES keep what they are given."""
@@ -231,7 +231,7 @@ class Calls:
         if isinstance(call.func, ast.Call):
             name, called = "", _object(called_name(call.func))
         elif isinstance(call.func, ast.Attribute):
-            of_object = name in _OF_OBJECTS and name not in CHANGES
+            of_object = name in OF_OBJECTS and name not in CHANGES
         of_library = self.is_of_library(call.func)
         if of_library or (isinstance(call.func, ast.Name) and hasattr(builtins, name)):
             alone = self._is_changed(call, name, by)

@@ -91,7 +91,11 @@ def _to_callers(scope: Function, made: Collection[int]) -> Iterator[tuple[Taker,
     """What a function returns."""
     for node in own(scope):
         match node:
-            case ast.Return(value=ast.expr() as value) | ast.Yield(value=ast.expr() as value):
+            case (
+                ast.Return(value=ast.expr() as value)
+                | ast.Yield(value=ast.expr() as value)
+                | ast.YieldFrom(value=value)
+            ):
                 if id(node) not in made:
                     yield ANYBODY, value
 

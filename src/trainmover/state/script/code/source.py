@@ -11,19 +11,32 @@ container that is known by a constant is written with it: `stats['time']`.
 
 import ast
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 
 from trainmover.state.script.code import grammar
+from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwise
 from trainmover.state.script.code.carried import carried_attributes
-from trainmover.state.script.code.changing import CHANGES
-from trainmover.state.script.code.functions import Changes, Functions, functions_in
+from trainmover.state.script.code.changing import CHANGES, is_change, root_of
+from trainmover.state.script.code.functions import (
+    OF_OBJECTS,
+    READ_BY,
+    Changes,
+    Functions,
+    functions_in,
+)
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
 from trainmover.state.script.code.handed import Parts, changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
-from trainmover.state.script.code.syntax import Function, called_name, children, walk
+from trainmover.state.script.code.syntax import (
+    Function,
+    called_name,
+    children,
+    last_name,
+    walk,
+)
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _CLOCK_MODULES = frozenset(
@@ -35,6 +48,13 @@ _CLOCK_CALLS = frozenset(
     | {"os.getloadavg", "os.getlogin", "multiprocessing.cpu_count", "threading.get_ident"}
     | {"os.sched_getaffinity", "shutil.disk_usage", "id"}
 )
+_TIMELESS = frozenset(
+    {"timedelta", "strptime", "fromisoformat", "fromtimestamp", "fromordinal", "combine", "replace"}
+    | {"date", "datetime", "timezone", "fromisocalendar", "UUID", "uuid3", "uuid5", "struct_time"}
+    | {"mktime", "gmtime", "strftime", "localtime", "ctime", "asctime"}
+)
+"""Functions of these that give what they are given in another form; of some with no argument that
+is the time."""
 _CLOCK_ATTRIBUTES = frozenset(
     {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
     | {"max_memory_reserved", "memory_stats", "mem_get_info"}
@@ -64,6 +84,7 @@ class Scope:
     counts   first targets of `for` over enumerate(...): they count, whatever else they may equal
     given    targets of `for` over job.batches(...) and its kin: they follow the place that is kept
     lines    of the last store to each name
+    own      parameters
     """
 
     clocks: set[str] = field(default_factory=set)
@@ -71,6 +92,7 @@ class Scope:
     counts: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
     lines: dict[str, int] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)
 
 
 _UNKNOWN = Scope()
@@ -83,7 +105,7 @@ class Source:
     attributes  that are stored to after the set-up, with the line of the last store
     by_class    those that methods store on their own object, by name of the class
     by_others   those that are stored on any other object
-    temporary   attributes that are written before they are read, wherever they are read
+    temporary   attributes that are written before they are read, of several files together
     changed     names and attributes of containers that are changed in place
     handed      attributes that leave their object, so that others may change what they hold, with
                 the line (`handed`); of several files also those whose parts do
@@ -93,6 +115,8 @@ class Source:
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
     apart       those of them that hold nothing else, whatever they are
+    guarded     those of attributes that are stored only where `job.is_shadow` is asked
+    values      names and attributes that are read as values anywhere else (`guarded`)
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none
@@ -125,6 +149,8 @@ class Source:
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    guarded: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
@@ -173,35 +199,26 @@ def read(tree: ast.Module) -> Source:
     reader.source.given, reader.source.functions = given(tree), functions_in(tree)
     reader.source.handed = handed(tree)
     reader.source.stays, reader.source.tree = reader.stays(), tree
-    reader.source.temporary = set(_temporary_in(reader.source, None))
     return reader.source
 
 
-def temporary_at(path: str, lines: frozenset[int]) -> frozenset[str]:
-    """Attributes that are written before they are read, from where the script stands: at these
-    lines of that file."""
-    source = source_of(path)
-    return frozenset() if source is None else _temporary_here(path, lines)
+def temporary_in(
+    sources: Sequence[Source], at: tuple[frozenset[int], ...] | None = None
+) -> set[str]:
+    """Attributes that are written before they are read, wherever that is in these files: none of
+    those that are stored to by names that only the run knows, since so may they be read.
 
-
-@lru_cache(maxsize=4096)
-def _temporary_here(path: str, lines: frozenset[int]) -> frozenset[str]:
-    source = source_of(path)
-    assert source is not None
-    return _temporary_in(source, lines)
-
-
-def _temporary_in(source: Source, lines: frozenset[int] | None) -> frozenset[str]:
-    """None of those that are stored to by their names: so may they be read."""
-    if source.dynamic or source.tree is None:
-        return frozenset()
-    carried = carried_attributes(source.tree, lines)
-    return frozenset(source.attributes.keys() - source.stays - carried)
+    at: as in `carried_attributes`
+    """
+    known = {name for one in sources if not one.dynamic for name in one.attributes}
+    unsure = {name for one in sources for name in (one.attributes if one.dynamic else one.stays)}
+    trees = tuple(one.tree for one in sources if one.tree is not None)
+    return known - unsure - carried_attributes(trees, at)
 
 
 def together(sources: Iterable[Source]) -> Source:
     """What holds in a script of several files. Scopes are left out: each is of its own file."""
-    whole, temporary, sources = Source(), [], [*sources]
+    whole, sources = Source(), [*sources]
     whole.handed = _changed_parts(sources)
     for one in sources:
         whole.attributes |= one.attributes
@@ -214,6 +231,8 @@ def together(sources: Iterable[Source]) -> Source:
         whole.globals |= one.globals
         whole.clocks |= one.clocks
         whole.apart |= one.apart
+        whole.guarded |= one.guarded
+        whole.values |= one.values
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
             for name, owners in stored_by.items():
                 known.setdefault(name, set()).update(owners)
@@ -224,9 +243,10 @@ def together(sources: Iterable[Source]) -> Source:
         whole.foreign |= one.foreign
         whole.rebuilds = whole.rebuilds or one.rebuilds
         whole.exchanges = whole.exchanges or one.exchanges
-        temporary.append((one.attributes.keys(), one.temporary))
-    whole.clocks -= {f".{name}" for name in whole.untold}
-    whole.temporary = in_all(temporary)
+    read = {f".{name}" for name in whole.guarded & whole.values}
+    whole.clocks -= read | {f".{name}" for name in whole.untold}
+    whole.apart -= read
+    whole.temporary = temporary_in(sources)
     return whole
 
 
@@ -237,16 +257,6 @@ def _changed_parts(sources: list[Source]) -> dict[str, int]:
     for one in sources:
         found |= changed_parts(one.given, changes)
     return found
-
-
-def in_all(temporary: Iterable[tuple[Collection[str], Collection[str]]]) -> set[str]:
-    """Attributes that are temporary in every file that stores to them: of each file those that it
-    stores to, and which of them are."""
-    files = list(temporary)
-    known = {name for stored, _ in files for name in stored}
-    return {
-        name for name in known if all(name in brief for stored, brief in files if name in stored)
-    }
 
 
 def tells_in(source: Source, name: str, kinds: Iterable[str]) -> bool:
@@ -278,6 +288,13 @@ class _Reader:
         self._modules = {name.partition(".")[0] for name in self._imports.values()}
         self._functions = list(grammar.functions(tree, ""))
         self._written = {node.name for node, _ in self._functions}
+        self._owners: dict[str, set[str]] = {}  # Classes with a method of that name.
+        for node, owner in self._functions:
+            self._owners.setdefault(node.name, set()).add(owner)
+        self._made_of_class: dict[str, set[str]] = {}  # Names of what is made by calling a class.
+        for one in walk(tree):
+            for target, value in grammar.stores_of(one):
+                self._made_of_class.setdefault(last_name(target), set()).add(called_name(value))
         self._bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(grammar.own(tree)))]
         for node, owner in self._functions:
             self._bodies.append((scope_key(node), owner, list(grammar.own(node))))
@@ -299,7 +316,8 @@ class _Reader:
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
         self._rows_tell = True  # Also those that have constants beside the time.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
-        self._read_elsewhere = read_elsewhere(tree)
+        asked = {name for node in walk(tree) for _, name in _asked_by_name(node)}
+        self.source.values = read_elsewhere(tree) | asked_otherwise(tree) | asked
 
     # --- stores -----------------------------------------------------------------------------------
 
@@ -329,6 +347,8 @@ class _Reader:
     def _store(
         self, node: ast.AST, scope: Scope, owner: str, declared: set[str], *, later: bool
     ) -> None:
+        if isinstance(node, ast.arg):
+            scope.own.add(node.arg)
         if isinstance(node, ast.For | ast.AsyncFor):
             self.source.targets |= grammar.held_targets(node.target, declared)
         if isinstance(node, ast.For):
@@ -572,8 +592,36 @@ class _Reader:
                         stored_by.setdefault(path[1:], set()).add(own)
                     elif path in scope.clocks and not tells:
                         found.add(known)
+        self._changed_otherwise()
         both = self.source.clocks & {f".{name}" for name in self.source.untold}
         return found | {(0, path) for path in both}
+
+    def _changed_otherwise(self) -> None:
+        """Attributes that are changed in place with something else than the time, by the classes
+        whose methods do so to their own object."""
+        for key, owner, nodes in self._bodies:
+            scope = self.source.scopes[key]
+            for node in nodes:
+                changed = self._changed_with(node) if isinstance(node, ast.Call) else None
+                if changed is None:
+                    continue
+                attribute, values = changed
+                values = [one for one in values if grammar.varies(one)]
+                if values and not all(self._tells(one, scope) for one in values):
+                    own = owner if grammar.is_on_self(attribute) else ""
+                    self.source.untold.setdefault(attribute.attr, set()).add(own)
+
+    def _changed_with(self, call: ast.Call) -> tuple[ast.Attribute, list[ast.expr]] | None:
+        """An attribute that a call may change, and what it is given beside."""
+        given = grammar.given(call)
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute() as held, attr=name)):
+                if is_change(name):
+                    return held, given
+            case ast.Call(args=[ast.Attribute() as held, *_]):
+                if called_name(call) not in READ_BY:
+                    return held, given[1:]
+        return None
 
     def _return_otherwise(self) -> set[str]:
         """Functions of which one tells the time, and another one of that name does not."""
@@ -637,7 +685,9 @@ class _Reader:
 
     def _guarded(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
         name = target.id if isinstance(target, ast.Name) else target.attr
-        if name not in self._read_elsewhere:
+        if name not in self.source.values:
+            if isinstance(target, ast.Attribute):
+                self.source.guarded.add(name)
             self._apart.add(_known(target, scope))
             self._mark(target, scope)
 
@@ -745,17 +795,19 @@ class _Reader:
         match node:
             case ast.Name(id=name):
                 top = self.source.scopes[MODULE].clocks
-                return name in scope.clocks or (name in top and name not in scope.lines)
+                return name in scope.clocks or (name in top and not _is_own(name, scope))
             case ast.Call(func=func):
-                dotted = self._dotted(func)
+                dotted = "" if _is_own(root_of(func), scope) else self._dotted(func)
                 if dotted in _CLOCK_CALLS or dotted.partition(".")[0] in _CLOCK_MODULES:
-                    return True
+                    is_form = dotted.rpartition(".")[2] in _TIMELESS
+                    return not (is_form and (node.args or node.keywords))
                 last = func.attr if isinstance(func, ast.Attribute) else dotted
-                return last in self._telling or (
+                return self._is_telling(func, last) or (
                     dotted in ("os.getenv", "os.environ.get") and grammar.asks_machine(node)
                 )
             case ast.Attribute(attr=name):
-                return name in _CLOCK_ATTRIBUTES or f".{name}" in self.source.clocks
+                known = name in _CLOCK_ATTRIBUTES and name not in self._kept
+                return known or f".{name}" in self.source.clocks
             case ast.Subscript(value=container):
                 if self._dotted(container) == "os.environ":
                     return grammar.asks_machine(node)
@@ -765,15 +817,37 @@ class _Reader:
                 return bool(path) and (path in scope.clocks or path in self.source.clocks)
         return False
 
+    def _is_telling(self, function: ast.expr, name: str) -> bool:
+        """Whether a function of that name returns the time. What tensors and containers have by the
+        same name (`losses.sum()`) does only where its object is known to be made of that class."""
+        if name not in self._telling:
+            return False
+        if not isinstance(function, ast.Attribute) or name not in OF_OBJECTS:
+            return True
+        made_of = self._made_of_class.get(last_name(function.value), set())
+        return bool(made_of & self._owners.get(name, set()))
+
     def _dotted(self, node: ast.expr) -> str:
-        """The full name of what is called, as far as imports tell: "time.perf_counter"."""
+        """The full name of what is called, as far as imports tell: "time.perf_counter"; "" of an
+        attribute of what is none."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name):
             return ""
+        if parts and node.id not in self._imports:
+            return ""
         return ".".join([self._imports.get(node.id, node.id), *reversed(parts)])
+
+
+def _asked_by_name(node: ast.AST) -> frozenset[tuple[str, str]]:
+    return asked_by_name(node) if isinstance(node, ast.Call) else frozenset()
+
+
+def _is_own(name: str, scope: Scope) -> bool:
+    """Whether it is none of the file's: `time` may be a parameter, or a step of a diffusion."""
+    return name in scope.own or name in scope.lines
 
 
 def _is(node: ast.AST, path: str) -> bool:
