@@ -10,6 +10,7 @@ from trainmover.state.script import crowds
 from trainmover.state.script.crowds import Crowd
 
 SCRIPT = """
+import typing
 @dataclasses.dataclass
 class Fields:
     weight: float = 0.0
@@ -21,6 +22,17 @@ class Slots:
 class Own:
     def __init__(self): self.weight = 0.0
     def hit(self, value): self.weight += value
+class Row(typing.NamedTuple):
+    name: str
+    one: Own
+class Group:
+    def __init__(self): self.all = [Own(), Own()]
+class Vector:
+    def __init__(self): self.weights = numpy.zeros(2)
+class Grid(list):
+    pass
+class Table(dict):
+    pass
 class Trainer:
     def __init__(self):
         self.kept = {made}
@@ -39,6 +51,32 @@ OBJECTS = {
     "a dict": ("{n: Own() for n in range(150)}", "self.kept[70 + y].hit(value)"),
     "a deque": ("collections.deque(Own() for _ in range(150))", "self.kept[70 + y].hit(value)"),
 }
+CHANGED = {
+    "a pair": ("[(str(n), Own()) for n in range(150)]", "self.kept[70 + y][1].hit(value)"),
+    "a tuple of a class": (
+        "collections.deque(Row(n, Own()) for n in range(150))",
+        "self.kept[70 + y].one.hit(value)",
+    ),
+    "a list in an object": (
+        "[Group() for _ in range(80)]",
+        "self.kept[70 + y].all[1].hit(value)",
+    ),
+    "a key": ("{Own(): n for n in range(150)}", "[*self.kept][70 + y].hit(value)"),
+    "one of a set": ("{Own() for _ in range(150)}", "[*self.kept][70 + y].hit(value)"),
+    "one of a few in the midst": (
+        "[*(Shared() for _ in range(100)), Own(), *(Shared() for _ in range(100))]",
+        "self.kept[100].hit(value)",
+    ),
+    "what others change": (
+        "[Vector() for _ in range(150)]",
+        "numpy.copyto(self.kept[70 + y].weights, value)",
+    ),
+    "one of a list of a class": ("Grid(Own() for _ in range(150))", "self.kept[70 + y].hit(value)"),
+    "one of a dict of a class": (
+        "Table((n, Own()) for n in range(150))",
+        "self.kept[70 + y].hit(value)",
+    ),
+}
 NUMBERS = {
     "a list": ("[0.0] * 1000", "self.kept[503 + y] = value"),
     "a dict": ("{n: 0.0 for n in range(1000)}", "self.kept[503 + y] = value"),
@@ -54,6 +92,20 @@ def test_what_one_of_many_objects_has_is_compared(tmp_path: Path, habit: str) ->
     [found] = [one for one in job.differences() if "[...].weight" in one.name]
     assert found.file == "train.py"
     assert found.line
+
+
+@pytest.mark.parametrize("habit", CHANGED)
+def test_wherever_it_lies(tmp_path: Path, habit: str) -> None:
+    made, change = CHANGED[habit]
+    job = captures.run_in(tmp_path, SCRIPT.format(made=made, change=change))
+    assert any("[...]" in one.name for one in job.differences())
+
+
+@pytest.mark.parametrize("habit", CHANGED)
+def test_it_is_none_where_nothing_changes(tmp_path: Path, habit: str) -> None:
+    made, _ = CHANGED[habit]
+    job = captures.run_in(tmp_path, SCRIPT.format(made=made, change="print(len(self.kept))"))
+    assert not [one for one in job.differences() if "[...]" in one.name]
 
 
 @pytest.mark.parametrize("habit", NUMBERS)

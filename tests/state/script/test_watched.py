@@ -104,6 +104,45 @@ def test_an_attribute_that_has_a_place_but_no_value_yet_counts_once_it_has_one(
     assert (found.name, found.theirs, found.own) == ("best.value", "20.0", "not set")
 
 
+def test_an_object_may_become_one_of_another_class(tmp_path: Path) -> None:
+    script = """
+    class Warm:
+        rate = 0.1
+    class Main(Warm):
+        rate = 1.0
+    class Trainer:
+        def __init__(self):
+            self.phase = Warm()
+        def step(self, x):
+            if x[0] > 5:
+                self.phase.__class__ = Main
+            return x * self.phase.rate
+    trainer = Trainer()
+    for x, y in job.batches(DATA):
+        trainer.step(x)
+    """
+    names = [one.name for one in captures.run_in(tmp_path, script).differences()]
+    assert "trainer.phase.__class__" in names
+
+
+def test_a_distribution_is_what_it_was_made_with(tmp_path: Path) -> None:
+    script = """
+    from torch.distributions import Categorical, Normal
+    class Policy:
+        def __init__(self):
+            self.prior, self.choice = Normal(torch.zeros(2), 1.0), Categorical(torch.ones(3))
+        def step(self, x):
+            self.prior = Normal(0.9 * self.prior.mean + x, 1.0)
+            if x[0] > 5:
+                print(self.choice.logits)
+    policy = Policy()
+    for x, y in job.batches(DATA):
+        policy.step(x)
+    """
+    found = captures.run_in(tmp_path, script).differences()
+    assert [one.name for one in found] == ["policy.prior"]
+
+
 def test_a_private_attribute_with_a_place_counts(tmp_path: Path) -> None:
     script = """
     class _Best:

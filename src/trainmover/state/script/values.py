@@ -25,6 +25,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributions import Distribution
 
 from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
@@ -255,6 +256,8 @@ class Fold:
             return self._array(value)
         if is_like_array(kind):
             return self._table(value)
+        if issubclass(kind, Distribution):
+            return [kind.__name__, *self._sequence(_parameters_of(value), depth)]
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
         if issubclass(kind, (*TOLD, DeviceMesh)):
@@ -355,6 +358,14 @@ class Fold:
     def _may_read(self, nbytes: int) -> bool:
         self._left -= nbytes
         return self._left >= 0
+
+
+def _parameters_of(value: Distribution) -> list[Any]:
+    """What it is made with; of probabilities and their logarithms one is worked out when asked."""
+    held, known = held_by(value), vars(type(value)).get("arg_constraints")
+    named = known if isinstance(known, dict) and known else [n for n in held if n[:1] != "_"]
+    names = [name for name in named if name in held]
+    return [held[name] for name in names if name != "probs" or "logits" not in names]
 
 
 def _is_by_address(value: Any) -> bool:

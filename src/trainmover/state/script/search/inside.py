@@ -8,9 +8,10 @@ import functools
 import sys
 import threading
 from argparse import Namespace
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
+from itertools import islice
 from operator import attrgetter, itemgetter
 from types import (
     CellType,
@@ -33,7 +34,7 @@ from trainmover.state.script import handles
 from trainmover.state.script.code.relied_on import relies_on_more, worthless
 from trainmover.state.script.code.source import Scope, Source, scope_of, tells_in
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
-from trainmover.state.script.crowds import Crowd, seen_of
+from trainmover.state.script.crowds import Crowd, objects_in, seen_of
 from trainmover.state.script.libraries import (
     OwnTypes,
     clocks_in,
@@ -124,6 +125,7 @@ class Inside:
         self._tracked = tracked
         self._loaders = loaders
         self._in_place = in_place
+        self._of_several: set[str] = set()
         self._by_hooks = {
             id(holder)
             for _, obj in self._tracked
@@ -140,6 +142,17 @@ class Inside:
         self._by_others = source.by_others - source.temporary
         self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
         self.begin_anew()
+
+    def name_apart(self, modules: Iterable[ModuleType]) -> None:
+        """Those whose files have the same short name, as `layers/__init__.py` in two packages, or
+        of which one was imported under two names."""
+        files = Counter(short(module.__file__ or "") for module in modules)
+        self._of_several = {file for file, many in files.items() if many > 1}
+
+    def at_of_module(self, module: ModuleType, name: str) -> tuple[str, str, int]:
+        """What keys of what is found there begin with. name: within the module"""
+        file = short(module.__file__ or "")
+        return file, f"{module.__name__}:{name}" if file in self._of_several else name, 0
 
     def begin_anew(self) -> None:
         """As many objects and variables again."""
@@ -293,8 +306,8 @@ class Inside:
 
     def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
         """Classes of what a large container has, with the names of what counts there."""
-        seen = () if isinstance(container, set | frozenset) else seen_of(container)
-        return {kind: names for kind, names in self._counts_in(seen, 0).items() if names}
+        found = self._counts_in(seen_of(container), 0)
+        return {kind: names for kind, names in found.items() if names}
 
     def _counts_in(self, objects: Iterable[object], depth: int) -> dict[type, set[str]]:
         """By class: what is stored to after the set-up, and what holds generators of random
@@ -307,8 +320,14 @@ class Inside:
                 found[kind] = {"state"}
             elif self.is_own(kind) and not issubclass(kind, nn.Module):
                 known = found.setdefault(kind, self._stored_by(kind))
-                known |= self._source.by_others & held_by(one).keys()
-                below += [(kind, name, value) for name, value in held_by(one).items()]
+                held = held_by(one)
+                known |= self._source.by_others & held.keys()
+                known |= {name for name, value in held.items() if self._is_handed(name, value)}
+                below += [
+                    (kind, name, part)
+                    for name, value in held.items()
+                    for part in islice(objects_in([value]), SMALL)
+                ]
         found = {kind: self._that_count(kind, names) for kind, names in found.items()}
         inner: dict[type, set[str]] = {}
         if below and depth < CROWD_DEPTH_MAX:
@@ -345,6 +364,8 @@ class Inside:
         kind, held = type(owner), held_by(owner)
         self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
         self.go_into(kind, kind.__name__, 0)
+        if "__class__" in self._source.attributes:  # It becomes one of another.
+            self.outside(self.slot(f"{path}.__class__", owner, "__class__", kind))
         counting = self._counting(kind, slots_of(kind))
         for name in sorted(slots_of(kind)):
             below = f"{path}.{name}"
@@ -367,7 +388,9 @@ class Inside:
                 self._attribute(below, held, name, value, stored=stored)
             self.hold(held, name, value, below, depth + 1, within or None)
         if self._layout.things.is_own_container(owner):
-            for number, entry in enumerate(entries_of(owner)[:SMALL]):
+            if len(entries := entries_of(owner)) > SMALL:
+                self._crowd(owner, path, depth)
+            for number, entry in enumerate(entries[:SMALL]):
                 self._part(entry, f"{path}[{number}]", depth + 1)
 
     def _class(self, kind: type, depth: int) -> None:
@@ -377,7 +400,7 @@ class Inside:
         for one in kind.__mro__:
             if not self.is_own(one) or (one is not kind and self.seen_before(one)):
                 continue
-            self.at = (short(sys.modules[one.__module__].__file__ or ""), one.__qualname__, 0)
+            self.at = self.at_of_module(sys.modules[one.__module__], one.__qualname__)
             held: Mapping[str, Any] = vars(one)
             counting = self._counting(one, held)
             self._layout.sizes.append((held, len(held)))
@@ -692,6 +715,11 @@ class Inside:
                 self.outside(slot)
         elif len(self._layout.watched) < WATCHED_MAX:
             self._layout.watched.append(slot)
+
+    def _is_handed(self, name: str, value: object) -> bool:
+        """Whether others may change in place what an attribute holds to which nothing is stored."""
+        known = is_handed(self._source, name) and name not in self._source.attributes
+        return known and changes_in_place(value)
 
     def _temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written
