@@ -125,6 +125,58 @@ def test_an_object_may_become_one_of_another_class(tmp_path: Path) -> None:
     assert "trainer.phase.__class__" in names
 
 
+def test_all_its_attributes_may_be_exchanged(tmp_path: Path) -> None:
+    script = """
+    class Phase:
+        def __init__(self, rate):
+            self.rate = rate
+    phase, other = Phase(0.1), Phase(1.0)
+    for x, y in job.batches(DATA):
+        if x[0] > 5:
+            phase.__dict__ = other.__dict__
+        print(x * phase.rate)
+    """
+    names = [one.name for one in captures.run_in(tmp_path, script).differences()]
+    assert "phase.rate" in names
+
+
+CONFIG = """
+level = 1.0
+class Running:
+    def __init__(self):
+        self.kept = 0.0
+    def __call__(self, x):
+        self.kept += float(x.sum())
+        return self.kept
+def weight(x):
+    global level
+    level = level + float(x.sum())
+    return level
+running = Running()
+"""
+
+
+@pytest.mark.parametrize(("used", "name"), [("weight", "level"), ("running", "kept")])
+def test_a_config_that_is_loaded_by_its_path_is_the_scripts(
+    tmp_path: Path, used: str, name: str
+) -> None:
+    (tmp_path / "config_of_this.py").write_text(CONFIG)
+    script = f"""
+    import importlib.util
+    def load(path):
+        spec = importlib.util.spec_from_file_location("config", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return types.SimpleNamespace(**vars(module))
+    config = load({str(tmp_path / "config_of_this.py")!r})
+    for x, y in job.batches(DATA):
+        print(config.{used}(x))
+    """
+    found = captures.run_in(tmp_path, script).differences()
+    assert [one.name.rpartition(".")[2] for one in found] == [name]
+    assert found[0].file == "config_of_this.py"
+
+
 def test_a_distribution_is_what_it_was_made_with(tmp_path: Path) -> None:
     script = """
     from torch.distributions import Categorical, Normal

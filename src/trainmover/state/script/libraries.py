@@ -8,6 +8,7 @@ import ast
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from types import FunctionType
 
 import torch
 from torch import Tensor, nn
@@ -151,6 +152,15 @@ def _file_of(kind: type) -> str:
     return getattr(sys.modules.get(module_of(kind)), "__file__", None) or ""
 
 
+def file_of(kind: type) -> str:
+    """Of the class's module; where Python knows none by that name, as of a config that is loaded by
+    its path, of its functions. "" if it has none."""
+    if path := _file_of(kind):
+        return path
+    codes = [one.__code__ for one in vars(kind).values() if type(one) is FunctionType]
+    return codes[0].co_filename if codes else ""
+
+
 class OwnTypes:
     """Whether a class is of the script's own code."""
 
@@ -160,7 +170,6 @@ class OwnTypes:
 
     def __call__(self, kind: type) -> bool:
         if kind not in self._known:
-            module = sys.modules.get(module_of(kind))
-            path = getattr(module, "__file__", None) or ""
+            path = file_of(kind)
             self._known[kind] = bool(path) and self._is_own_file(path)
         return self._known[kind]

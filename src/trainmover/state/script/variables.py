@@ -132,6 +132,7 @@ class Variables:
         self._layouts: dict[tuple[Any, ...], Layout] = {}
         self._modules_seen = 0
         self._own_modules: list[ModuleType] = []
+        self._unlisted: list[ModuleType] = []
         self._source = Source()
         self._outgrown = False
         self._no_values: set[type] = set()  # Of which no object is a plain value.
@@ -380,7 +381,8 @@ class Variables:
     def _layout_for(self, frames: list[FrameType], locals_of: list[Any]) -> Layout:
         at = tuple([(frame.f_code, frame.f_lasti) for frame in frames])
         layout = self._layouts.get(at)
-        if layout is None or not _holds(layout, locals_of):
+        swapped = "__dict__" in self._source.attributes  # What holds attributes is another then.
+        if layout is None or swapped or not _holds(layout, locals_of):
             if len(self._layouts) >= LAYOUTS_MAX:
                 self._layouts.clear()
             self._learn_modules()
@@ -395,6 +397,11 @@ class Variables:
                 self._in_place,
             )
             layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
+            if layout.unlisted:  # Once more, now that it is known what their sources say.
+                self._unlisted += map(_as_module, layout.unlisted)
+                self._modules_seen = 0
+                self._layouts.clear()
+                return self._layout_for(frames, locals_of)
         layout.uses += 1
         self._newest, self._views, self._things = layout, layout.views, layout.things
         return layout
@@ -417,6 +424,7 @@ class Variables:
         self._modules_seen = len(sys.modules)
         paths = [(module, getattr(module, "__file__", None)) for module in self._loaded()]
         own = [(module, path) for module, path in paths if path and self._is_own_file(path)]
+        own += [(module, module.__file__) for module in self._unlisted]
         self._own_modules = [module for module, _ in own]
         known = [source for _, path in own if (source := source_of(path)) is not None]
         self._source = together(known)
@@ -573,7 +581,18 @@ class Variables:
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()
+        self._unlisted.clear()
         self._own_codes.clear()
+
+
+class _Unlisted:
+    """Stands for a module that only its functions hold."""
+
+
+def _as_module(held: dict[str, Any]) -> Any:
+    module = _Unlisted()
+    module.__dict__ = held
+    return module
 
 
 def _fed(frames: list[FrameType]) -> set[FrameType]:

@@ -387,6 +387,8 @@ class _Reader:
     def _attribute(self, node: ast.Attribute, owner: str) -> None:
         known = self.source.attributes
         known[node.attr] = max(node.lineno, known.get(node.attr, 0))
+        if node.attr == "__dict__":  # All attributes have others in their place.
+            self.source.dynamic = node.lineno
         self._note_owner(node, owner)
 
     def _note_owner(self, node: ast.Attribute, owner: str) -> None:

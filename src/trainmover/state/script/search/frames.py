@@ -103,7 +103,7 @@ class Search:
         self._inside = Inside(
             self._layout, source, is_own_file, is_own, self._tracked, self._loaders, in_place
         )
-        self._inside.name_apart(modules)
+        self._inside.know(modules)
 
     def layout(self, frames: list[FrameType], locals_of: list[Any], fed: set[FrameType]) -> Layout:
         """fed: of the frames those that get the batches themselves, or what a generator makes of
@@ -132,7 +132,8 @@ class Search:
         self._locals_of = locals_of
         self._foreign()
         for module in self._modules:
-            self._inside.at = self._inside.at_of_module(module, MODULE[0])
+            path = module.__file__ or ""
+            self._inside.at = self._inside.at_of(path, module.__name__, MODULE[0])
             self._module(module)
         self._inside.go_into_last()
         self._results()

@@ -5,7 +5,6 @@ with their hooks, and objects of libraries. Each once, and so many.
 
 import dataclasses
 import functools
-import sys
 import threading
 from argparse import Namespace
 from collections import Counter, deque
@@ -38,6 +37,7 @@ from trainmover.state.script.crowds import Crowd, objects_in, seen_of
 from trainmover.state.script.libraries import (
     OwnTypes,
     clocks_in,
+    file_of,
     grown_in,
     is_like_array,
     is_of_library,
@@ -125,7 +125,7 @@ class Inside:
         self._tracked = tracked
         self._loaders = loaders
         self._in_place = in_place
-        self._of_several: set[str] = set()
+        self._of_several, self._globals = set[str](), set[int]()
         self._by_hooks = {
             id(holder)
             for _, obj in self._tracked
@@ -143,16 +143,17 @@ class Inside:
         self._asked = source.asked | {f"_{name}" for name in source.asked}  # Of properties.
         self.begin_anew()
 
-    def name_apart(self, modules: Iterable[ModuleType]) -> None:
-        """Those whose files have the same short name, as `layers/__init__.py` in two packages, or
-        of which one was imported under two names."""
+    def know(self, modules: Iterable[ModuleType]) -> None:
+        """The script's own. Files may have the same short name, as `layers/__init__.py` in two
+        packages, or one was imported under two names."""
         files = Counter(short(module.__file__ or "") for module in modules)
         self._of_several = {file for file, many in files.items() if many > 1}
+        self._globals = {id(vars(module)) for module in modules}
 
-    def at_of_module(self, module: ModuleType, name: str) -> tuple[str, str, int]:
-        """What keys of what is found there begin with. name: within the module"""
-        file = short(module.__file__ or "")
-        return file, f"{module.__name__}:{name}" if file in self._of_several else name, 0
+    def at_of(self, path: str, module: str, name: str) -> tuple[str, str, int]:
+        """What keys of what is found in a module begin with. name: within it"""
+        file = short(path)
+        return file, f"{module}:{name}" if file in self._of_several else name, 0
 
     def begin_anew(self) -> None:
         """As many objects and variables again."""
@@ -400,7 +401,7 @@ class Inside:
         for one in kind.__mro__:
             if not self.is_own(one) or (one is not kind and self.seen_before(one)):
                 continue
-            self.at = self.at_of_module(sys.modules[one.__module__], one.__qualname__)
+            self.at = self.at_of(file_of(one), one.__module__, one.__qualname__)
             held: Mapping[str, Any] = vars(one)
             counting = self._counting(one, held)
             self._layout.sizes.append((held, len(held)))
@@ -430,6 +431,9 @@ class Inside:
         if not self._is_own_file(value.__code__.co_filename):
             self._closed_over(value, path, depth)
             return
+        if id(value.__globals__) not in self._globals and "__file__" in value.__globals__:
+            self._globals.add(id(value.__globals__))
+            self._layout.unlisted.append(value.__globals__)
         at, self.at = self.at, at_of(value.__code__)
         code, name = value.__code__, value.__name__
         for free, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
