@@ -5,7 +5,9 @@ import textwrap
 
 import pytest
 
+from trainmover.state.script.code import source
 from trainmover.state.script.code.carried import carried_attributes
+from trainmover.state.script.code.source import read, temporary_in
 
 METER = """
 class Meter:
@@ -495,3 +497,24 @@ def test_what_another_file_reads_is_followed_there() -> None:
     main = ast.parse(MAIN.replace("    step(state)\n", "") + "    step(state)\n")
     other = ast.parse("def step(state):\n    return state.best\n")
     assert "best" not in carried_attributes((main, other), (frozenset({2}), frozenset()))
+
+
+def test_of_many_functions_none_is_too_many() -> None:
+    chain = "".join(f"def f{n}(state):\n    return f{n + 1}(state)\n" for n in range(2000))
+    ring = "".join(f"def g{n}(state):\n    return g{(n + 1) % 600}(state)\n" for n in range(600))
+    last = ast.parse("def f2000(state):\n    return state.best\n")
+    main = ast.parse(f"{MAIN.replace('step', 'f0')}    g0(state)\n")
+    files = main, ast.parse(chain), ast.parse(ring), last
+    assert "best" in carried_attributes(files)
+    sources = [read(one) for one in files]
+    assert "best" not in temporary_in(sources)
+    assert "best" in temporary_in([sources[0]])
+
+
+def test_of_too_many_each_file_is_followed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "FUNCTIONS_MAX", 0)
+    state = "for x in batches:\n    state.best = x\n    print(state.best)\n"
+    main, other = read(ast.parse(state)), read(ast.parse("def f(state):\n    return state.best\n"))
+    assert "best" in temporary_in([main])
+    assert "best" not in temporary_in([main, other])
+    assert "best" not in temporary_in([other, main], (frozenset(), frozenset({1})))

@@ -54,6 +54,8 @@ _CALL_AT_ONCE = frozenset(
 _EXITS = frozenset({"__exit__", "__aexit__"})
 _CALLING = sys.stdlib_module_names | {"torch", "torchvision", "numpy", "trainmover"}
 """Libraries whose decorators call what they are given."""
+_DEEPEST = 16
+"""Functions that call each other in a ring are followed so far."""
 _FETCHES = frozenset({"next", "__next__"})
 
 
@@ -99,7 +101,8 @@ class _Reader:
         self._nobody = {id(one) for one in _bound_inside(tree)}
         self._later = {id(one) for one in _run_later(tree)}
         self._computed = {name for name, known in self._functions.items() if _is_computed(known)}
-        self._rebinds = _rebinds(self._functions)
+        self._calls = _calls(self._functions)
+        self._rebinds = _rebinds(self._functions, self._calls)
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
@@ -107,8 +110,10 @@ class _Reader:
             if id(node) not in functions and (name := last_name(node)) in self._functions
         }
         self._beside = {id(one) for file in files if _runs_beside(file) for one in walk(file)}
+        self._run_beside = _reached(self._calls, filter(self._may_stand_still, self._functions))
         self._anywhere = at is None  # Any loop may be under way.
         self._summaries: dict[str, _Summary] = {}
+        self._cut_off: set[str] = set()  # Functions that lay too deep where they were called.
         self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
         self._under_way: set[str] = set()
         self._loops = 0  # Around what is looked at, in its function.
@@ -116,6 +121,8 @@ class _Reader:
         self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
     def carried(self) -> set[str]:
+        for name in _callees_first(self._calls):
+            self._summary(name)
         found: _Parts = _NOTHING
         for file in self._files:
             self._anywhere = self._at_any or id(file) in self._beside
@@ -124,7 +131,7 @@ class _Reader:
         for name in self._functions:  # Where something else calls it nothing is written before.
             if name not in self._called or name in self._handed_out or _is_called_by_others(name):
                 found |= self._summary(name)[0]
-        for name in self._functions.keys() - self._summaries.keys():  # They call only each other.
+        for name in self._cut_off:
             found |= self._summary(name)[0]
         return {name for _, name in found} | asked_otherwise(self._tree)
 
@@ -136,13 +143,15 @@ class _Reader:
             return self._summaries[name]
         if name in self._under_way or name not in self._functions:
             return _NOTHING, _NOTHING
+        if len(self._under_way) >= _DEEPEST:
+            self._cut_off.add(name)
+            return _NOTHING, _NOTHING
         self._under_way.add(name)
         kept = self._loops, self._looped, self._anywhere
+        self._anywhere = self._at_any or name in self._run_beside
         returned, self._loops, self._looped = self._returned, 0, _NOTHING
         each: list[_Summary] = []
         for one in self._functions[name]:
-            beside = id(one.node) in self._beside or name in self._handed_out
-            self._anywhere = kept[2] or beside or _yields(one.node)
             self._returned = []
             read, written = self._block(one.node.body, _NOTHING)
             surely = written.intersection(*self._returned)
@@ -156,6 +165,13 @@ class _Reader:
         written = each[0][1].intersection(*(one for _, one in each[1:]))
         self._summaries[name] = read, written
         return read, written
+
+    def _may_stand_still(self, name: str) -> bool:
+        """Whether a function of that name runs beside the script, or something else calls it."""
+        each = [one.node for one in self._functions[name]]
+        return name in self._handed_out or any(
+            id(one) in self._beside or _yields(one) for one in each
+        )
 
     def _may_not_run(self, function: Function) -> bool:
         """Whether something else decides if it is called: a cache, or a decorator of the script's,
@@ -520,15 +536,49 @@ def _is_computed(functions: list[_Known]) -> bool:
     return any(name.endswith("property") for name in decorators)
 
 
-def _rebinds(functions: Mapping[str, list[_Known]]) -> dict[str, frozenset[str]]:
+def _calls(functions: Mapping[str, list[_Known]]) -> dict[str, set[str]]:
+    """By name of a function, those that it calls."""
+    return {
+        name: {called_name(node) for known in each for node in walk(known.node)} & functions.keys()
+        for name, each in functions.items()
+    }
+
+
+def _reached(calls: Mapping[str, set[str]], first: Iterable[str]) -> set[str]:
+    """These, and all that they call, and so on."""
+    found, waiting = set[str](), [*first]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += calls[name]
+    return found
+
+
+def _callees_first(calls: Mapping[str, set[str]]) -> list[str]:
+    """Every function behind those that it calls, as far as they do not call each other."""
+    found: dict[str, None] = {}
+    begun = set[str]()
+    for root in calls:
+        waiting = [(root, False)]
+        while waiting:
+            name, is_over = waiting.pop()
+            if is_over:
+                found[name] = None
+            elif name not in begun:
+                begun.add(name)
+                waiting.append((name, True))
+                waiting += [(one, False) for one in sorted(calls[name] - begun)]
+    return [*found]
+
+
+def _rebinds(
+    functions: Mapping[str, list[_Known]], calls: Mapping[str, set[str]]
+) -> dict[str, frozenset[str]]:
     """By name of a function, names and attributes to which it may give other objects, or one that
     it calls."""
     found = {
         name: frozenset(one for known in each for one in _stored_in(known.node))
-        for name, each in functions.items()
-    }
-    calls = {
-        name: {called_name(node) for known in each for node in walk(known.node)} & found.keys()
         for name, each in functions.items()
     }
     while True:

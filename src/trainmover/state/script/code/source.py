@@ -11,7 +11,8 @@ container that is known by a constant is written with it: `stats['time']`.
 
 import ast
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
@@ -70,6 +71,8 @@ _CHOOSE = frozenset({"min", "max"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
 Key = tuple[str, int]
 """Of a scope: its name, and the first line of its code object; a module's is 0."""
+FUNCTIONS_MAX = 512
+"""Of so many a script's attributes are followed through all of its files together."""
 MODULE: Key = ("<module>", 0)
 _Path = tuple[int, str]
 """A name with the id of its scope, an attribute with 0."""
@@ -121,6 +124,7 @@ class Source:
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none
     asked       attributes that are read of any other object than the method's own
+    loaded      attributes that are read, of any object
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
@@ -154,6 +158,7 @@ class Source:
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
     dynamic: int = 0
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)
@@ -212,8 +217,24 @@ def temporary_in(
     """
     known = {name for one in sources if not one.dynamic for name in one.attributes}
     unsure = {name for one in sources for name in (one.attributes if one.dynamic else one.stays)}
-    trees = tuple(one.tree for one in sources if one.tree is not None)
-    return known - unsure - carried_attributes(trees, at)
+    many = sum(len(one.functions.bodies) for one in sources)
+    carried = _carried_together if many <= FUNCTIONS_MAX else _carried_apart
+    return known - unsure - carried(sources, at)
+
+
+def _carried_together(sources: Sequence[Source], at: tuple[frozenset[int], ...] | None) -> Set[str]:
+    return carried_attributes(tuple(one.tree for one in sources if one.tree is not None), at)
+
+
+def _carried_apart(sources: Sequence[Source], at: tuple[frozenset[int], ...] | None) -> Set[str]:
+    """Each file is followed by itself: to follow all takes long. What another one reads may be read
+    at any time."""
+    found, times = set[str](), Counter(name for one in sources for name in one.attributes)
+    for number, one in enumerate(sources):
+        inside = _carried_together([one], None if at is None else at[number : number + 1])
+        found |= inside & one.attributes.keys()
+        found |= {n for n in one.loaded if times[n] > (n in one.attributes)}
+    return found
 
 
 def together(sources: Iterable[Source]) -> Source:
@@ -317,6 +338,9 @@ class _Reader:
         self._rows_tell = True  # Also those that have constants beside the time.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
         asked = {name for node in walk(tree) for _, name in _asked_by_name(node)}
+        loads = (one for one in walk(tree) if isinstance(one, ast.Attribute))
+        self.source.loaded = {one.attr for one in loads if isinstance(one.ctx, ast.Load)}
+        self.source.loaded |= asked_otherwise(tree) | asked
         self.source.values = read_elsewhere(tree) | asked_otherwise(tree) | asked
 
     # --- stores -----------------------------------------------------------------------------------
