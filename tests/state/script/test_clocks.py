@@ -314,6 +314,12 @@ BESIDE = {
 }
 
 
+@pytest.mark.parametrize("use", ["logged(self.began, x)", "print(self.began, x)"])
+def test_who_is_only_shown_the_time_makes_nothing_else_of_it(use: str) -> None:
+    text = f"import time\nclass Log:\n  def go(self, x):\n    self.began = time.time()\n    {use}\n"
+    assert ".began" in read(ast.parse(text)).clocks
+
+
 @pytest.mark.parametrize("script", BESIDE.values(), ids=BESIDE)
 def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) -> None:
     names = [one.name for one in captures.run_in(tmp_path, script).differences()]

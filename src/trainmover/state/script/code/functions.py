@@ -249,6 +249,11 @@ class Calls:
         return id(call) in self._for_effect and not any(one.arg == "out" for one in call.keywords)
 
 
+def changes_first(name: str) -> bool:
+    """Whether a library's function of that name changes what it is given first."""
+    return 0 in _OF_LIBRARIES.get(name, ()) or is_in_place(name)
+
+
 def functions_in(tree: ast.Module) -> Functions:
     """Functions and methods of a file, and what else names stand for."""
     calls, found = Calls(tree), Functions()

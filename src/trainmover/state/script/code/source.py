@@ -23,9 +23,9 @@ from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES, is_change, root_of
 from trainmover.state.script.code.functions import (
     OF_OBJECTS,
-    READ_BY,
     Changes,
     Functions,
+    changes_first,
     functions_in,
 )
 from trainmover.state.script.code.guarded import asks_for_shadow, read_elsewhere
@@ -645,7 +645,7 @@ class _Reader:
                 if is_change(name):
                     return held, given
             case ast.Call(args=[ast.Attribute() as held, *_]):
-                if called_name(call) not in READ_BY:
+                if changes_first(called_name(call)):
                     return held, given[1:]
         return None
 
