@@ -123,33 +123,28 @@ def test_an_attribute_that_comes_late_is_seen_at_once(tmp_path: Path, change: st
     assert any(one.name.endswith("count") for one in job.differences(3, 4))
 
 
-def test_a_global_of_another_file_is_too(tmp_path: Path) -> None:
-    (tmp_path / "orders.py").write_text(
-        "import random\nORDER = list(range(20))\n"
-        "def mix(seed):\n    random.Random(seed).shuffle(ORDER)\n"
-    )
+ANOTHER_FILE = {
+    "a list that is shuffled": (
+        "import random\nKEPT = list(range(20))\n"
+        "def change(by):\n    random.Random(by).shuffle(KEPT)\n"
+    ),
+    "tensors in a tuple": (
+        "import torch\nKEPT = (torch.zeros(2),)\n"
+        "def change(by):\n    for one in KEPT: one.add_(by)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ANOTHER_FILE.values(), ids=ANOTHER_FILE)
+def test_a_global_of_another_file_is_too(tmp_path: Path, text: str) -> None:
+    (tmp_path / "another.py").write_text(text)
     script = f"""
     import sys
     sys.path.insert(0, {str(tmp_path)!r})
-    import orders
+    import another
     for x, y in job.batches(DATA):
-        orders.mix(float(x.sum()))
-    del sys.modules["orders"], sys.path[0]
-    """
-    assert [one.name for one in captures.run_in(tmp_path, script).differences()] == ["ORDER"]
-
-
-def test_a_tuple_of_tensors_in_another_file_is(tmp_path: Path) -> None:
-    (tmp_path / "averages.py").write_text(
-        "import torch\nKEPT = (torch.zeros(2),)\ndef move(by):\n    for one in KEPT: one.add_(by)\n"
-    )
-    script = f"""
-    import sys
-    sys.path.insert(0, {str(tmp_path)!r})
-    import averages
-    for x, y in job.batches(DATA):
-        averages.move(float(x.sum()))
-    del sys.modules["averages"], sys.path[0]
+        another.change(float(x.sum()))
+    del sys.modules["another"], sys.path[0]
     """
     assert [one.name for one in captures.run_in(tmp_path, script).differences()] == ["KEPT"]
 
