@@ -165,6 +165,16 @@ LIVE = {
             team.turn = 1 - team.turn
             step(team.active.total)
     """,
+    "functions that call each other": """
+        def first(meter):
+            second(meter)
+        def second(meter):
+            if rows: first(meter)
+            print(meter.total)
+        for x in batches:  # here
+            first(meter)
+            meter.total = x
+    """,
     "filled by the loop under way": """
         meter = Meter()
         for epoch in epochs:

@@ -113,9 +113,9 @@ class _Reader:
         self._run_beside = _reached(self._calls, filter(self._may_stand_still, self._functions))
         self._anywhere = at is None  # Any loop may be under way.
         self._summaries: dict[str, _Summary] = {}
-        self._cut_off: set[str] = set()  # Functions that lay too deep where they were called.
+        self._cut_off: set[str] = set()  # Functions that were not followed where they were called.
         self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
-        self._under_way: set[str] = set()
+        self._under_way: list[str] = []
         self._loops = 0  # Around what is looked at, in its function.
         self._looped: _Parts = _NOTHING
         self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
@@ -141,12 +141,12 @@ class _Reader:
         """Of all functions of that name together, in the words of the first one's parameters."""
         if name in self._summaries:
             return self._summaries[name]
-        if name in self._under_way or name not in self._functions:
+        if name not in self._functions or self._under_way[-1:] == [name]:
             return _NOTHING, _NOTHING
-        if len(self._under_way) >= _DEEPEST:
+        if name in self._under_way or len(self._under_way) >= _DEEPEST:
             self._cut_off.add(name)
             return _NOTHING, _NOTHING
-        self._under_way.add(name)
+        self._under_way.append(name)
         kept = self._loops, self._looped, self._anywhere
         self._anywhere = self._at_any or name in self._run_beside
         returned, self._loops, self._looped = self._returned, 0, _NOTHING
@@ -160,7 +160,7 @@ class _Reader:
             each.append((_renamed(read, one), _renamed(surely, one)))
         self._in_loops[name], self._returned = self._looped, returned
         self._loops, self._looped, self._anywhere = kept
-        self._under_way.discard(name)
+        self._under_way.pop()
         read = _NOTHING.union(*(one for one, _ in each))
         written = each[0][1].intersection(*(one for _, one in each[1:]))
         self._summaries[name] = read, written
