@@ -165,6 +165,24 @@ LIVE = {
             team.turn = 1 - team.turn
             step(team.active.total)
     """,
+    "a method that calls that of its base": """
+        class Slow(torch.optim.SGD):
+            def step(self):
+                self.total += 1
+                return super().step()
+        for x in batches:  # here
+            train(x)
+    """,
+    "methods that only call each other": """
+        class Slow(torch.optim.SGD):
+            def advance(self):
+                self.total += 1
+                return self.go_on()
+            def go_on(self):
+                return self.advance()
+        for x in batches:  # here
+            train(x)
+    """,
     "functions that call each other": """
         def first(meter):
             second(meter)

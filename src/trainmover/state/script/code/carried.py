@@ -128,12 +128,20 @@ class _Reader:
             self._anywhere = self._at_any or id(file) in self._beside
             found |= self._block(file.body, _NOTHING)[0]
         self._anywhere, found = self._at_any, found | self._looped
-        for name in self._functions:  # Where something else calls it nothing is written before.
-            if name not in self._called or name in self._handed_out or _is_called_by_others(name):
-                found |= self._summary(name)[0]
-        for name in self._cut_off:
-            found |= self._summary(name)[0]
+        others = {*filter(self._is_called_by_others, self._functions)}
+        for name in self._cut_off | others | self._called_by_nobody(others):
+            found |= self._summary(name)[0]  # Nothing is written before.
         return {name for _, name in found} | asked_otherwise(self._tree)
+
+    def _is_called_by_others(self, name: str) -> bool:
+        """Whether something else may call it: Python itself, torch, or who was given it."""
+        by_python = name == "forward" or (name.startswith("__") and name.endswith("__"))
+        return by_python or name not in self._called or name in self._handed_out
+
+    def _called_by_nobody(self, others: set[str]) -> set[str]:
+        """What only calls itself, or each other: as `step` does, which calls that of its base."""
+        at_top = {called_name(node) for node in own(self._tree)} & self._functions.keys()
+        return self._functions.keys() - _reached(self._calls, at_top | others)
 
     # --- functions --------------------------------------------------------------------------------
 
@@ -426,11 +434,6 @@ def _functions(node: ast.AST, *, in_class: bool) -> Iterator[tuple[Function, boo
             yield from _functions(child, in_class=False)
         else:
             yield from _functions(child, in_class=isinstance(child, ast.ClassDef))
-
-
-def _is_called_by_others(name: str) -> bool:
-    """Python itself calls it, or torch."""
-    return name == "forward" or (name.startswith("__") and name.endswith("__"))
 
 
 def _yields(function: Function) -> bool:
