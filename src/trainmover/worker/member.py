@@ -233,7 +233,7 @@ class Member:
                 self.snapshots.finish()
                 groups.roster.disown(groups_made)
                 common = self.tracked.in_common()
-                if why := self.updates.put_back() or before.why_not() or run_twice:
+                if why := self.updates.put_back() or before.why_not(self.variables) or run_twice:
                     self._cannot_run_again(step, why)
                 args, kwargs = before.restore(self.tracked)
                 if why := parted(common, self.tracked.in_common()):

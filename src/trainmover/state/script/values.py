@@ -415,6 +415,8 @@ def _text(value: Any) -> str:
     kind = type(value)
     if kind in PLAIN or kind is range:
         return _shortened(repr(value))
+    if kind is types.CodeType:
+        return f"the code of {value.co_name}"
     if handles.is_one(kind):
         return handles.in_words(value)
     if issubclass(kind, Tensor):
@@ -456,6 +458,7 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
     frozenset: Fold._unordered,
     complex: lambda fold, value, depth: ["complex", value.real, value.imag],
     bytearray: lambda fold, value, depth: ["bytearray", bytes(value[:TENSOR_BYTES_MAX])],
+    types.CodeType: lambda fold, value, depth: [value.co_name, value.co_firstlineno, value.co_code],
     torch.dtype: lambda fold, value, depth: ["dtype", str(value)],
     torch.device: lambda fold, value, depth: ["device", str(value)],
 }

@@ -49,10 +49,12 @@ from trainmover.state.script.comparison import (
     decoded,
     is_given,
     known_of,
+    path_of,
 )
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.lines import line_of
+from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown
@@ -76,14 +78,11 @@ from trainmover.state.script.values import (
     Entry,
     entry_of,
     generator_entry,
-    same,
 )
 from trainmover.state.script.views import Views
 
 LAYOUTS_MAX = 4
 LOOKS_AGAIN_EVERY = 64
-_EARLY, WATCHED_EVERY = 4, 16
-"""Captures at which what is watched is looked at: the first ones, and every so many."""
 """Captures after which a place is searched anew, in case a list has got another object."""
 _SMALL = 64
 _HELD_BY_US = 4
@@ -142,9 +141,7 @@ class Variables:
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
         self._first = First()
-        self._captures = 0
-        self._watched: dict[str, Entry] = {}  # As they were at the first look, by key.
-        self._in_place: set[str] = set()  # Keys of what counts though nothing is stored to it.
+        self._overlooked = Overlooked(self._entry_of)
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
@@ -159,34 +156,24 @@ class Variables:
         """
         frames = self.frames(sys._getframe(1))
         captured = self._read_all(frames, full)
-        self._captures += 1
-        if self._captures <= _EARLY or self._captures % WATCHED_EVERY == 0:
-            self._watch()
+        if self._overlooked.look(self._newest.watched if self._newest is not None else ()):
+            self._outgrown = True
         if self._outgrown:  # There is an object that was not there before: look what it holds.
             self._layouts.clear()
             captured = self._read_all(frames, full)
         return captured
 
-    def _watch(self) -> None:
-        """Whether something has changed that nothing in the source is known to change: it counts
-        from now on."""
-        for slot in self._newest.watched if self._newest is not None else ():
-            # As `now_in`, without its call.
-            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
-            if value is slot.last:
-                continue
-            entry = self._entry_of(slot)
-            before = self._watched.setdefault(slot.key, entry)
-            if NO_VALUE not in (entry, before) and not same(entry, before):
-                self._in_place.add(slot.key)
-                self._outgrown = True
-            slot.last = value if type(value) in PLAIN else NEVER
+    def overlooked(self) -> str:
+        """What has changed since the last fetch though nothing in the source shows that it can, for
+        people; "": nothing."""
+        newest = self._newest
+        if newest is None or not (found := self._overlooked.changed(newest.watched)):
+            return ""
+        file, line = self._line_of(found[0])
+        return f"`{path_of(found[0])}` ({file} line {line})"
 
-    def _entry_of(self, slot: Slot) -> Entry:
+    def _entry_of(self, slot: Slot, value: object) -> Entry:
         """Of one that is watched."""
-        value = now_in(slot)
-        if value is ABSENT:
-            return NO_VALUE
         return entry_of(value, secret=slot.secret, views=self._views, things=self._things)
 
     def gave(self, batch: object) -> None:
@@ -220,8 +207,11 @@ class Variables:
             self._read_iterators(layout, frames, found)
         others: list[str] = []
         if full:  # The rank may have seen it change.
-            watched = {slot.key: self._entry_of(slot) for slot in layout.watched}
-            found |= {key: one for key, one in watched.items() if one is not NO_VALUE}
+            watched = [
+                (slot, value) for slot in layout.watched if (value := now_in(slot)) is not ABSENT
+            ]
+            entries = [(slot.key, self._entry_of(slot, value)) for slot, value in watched]
+            found |= {key: entry for key, entry in entries if entry is not NO_VALUE}
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
@@ -394,7 +384,7 @@ class Variables:
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
                 self._first,
-                self._in_place,
+                self._overlooked.counting,
             )
             layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
             if layout.unlisted:  # Once more, now that it is known what their sources say.
@@ -577,7 +567,7 @@ class Variables:
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
         self._closed, self._first = {}, First()
-        self._watched, self._in_place = {}, set()
+        self._overlooked.forget()
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()

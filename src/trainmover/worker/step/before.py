@@ -269,9 +269,12 @@ class Before:
             (registered.layers, tracked.modules),
         )
 
-    def why_not(self) -> str:
+    def why_not(self, variables: Variables | None = None) -> str:
         """Why the step cannot be run again; "" if it can: something was changed that could not be
-        copied."""
+        copied, or that nobody knew of.
+
+        variables: of the script, where they are now
+        """
         for tensor, version in self.uncopied:
             if version_of(tensor) != version:
                 shape = "x".join(map(str, tensor.shape))
@@ -284,6 +287,8 @@ class Before:
             return "it has given the model a layer, and those it begins with are drawn once"
         if moved := self.moving.moved():
             return f"it has used {moved}, which cannot be put back"
+        if overlooked := "" if variables is None else variables.overlooked():
+            return f"it has changed {overlooked}, and no line of the script shows that it may"
         return ""
 
     def restore(self, tracked: Tracked) -> tuple[Any, Any]:

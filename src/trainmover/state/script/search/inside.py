@@ -434,6 +434,8 @@ class Inside:
         if id(value.__globals__) not in self._globals and "__file__" in value.__globals__:
             self._globals.add(id(value.__globals__))
             self._layout.unlisted.append(value.__globals__)
+        if "__code__" in self._source.attributes:  # It becomes another one.
+            self.outside(self.slot(f"{path}.__code__", value, "__code__", None))
         at, self.at = self.at, at_of(value.__code__)
         code, name = value.__code__, value.__name__
         for free, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):

@@ -1,13 +1,27 @@
 """What changes in a script's objects though no line of it says so is found, and counts."""
 
+from collections import deque
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
+from typing import Any
 
 import captures
+import numpy
 import pytest
+import torch
 
 from trainmover.state.script.comparison import all_in, path_of
+from trainmover.state.script.overlooked import (
+    EARLY,
+    MARKED_MAX,
+    WHOLE_EVERY,
+    Overlooked,
+    mark_of,
+)
 from trainmover.state.script.search.contents import LARGE
+from trainmover.state.script.search.layout import Slot
+from trainmover.state.script.values import entry_of
 
 LIBRARY = """
 def mover(averages):
@@ -215,3 +229,107 @@ def test_a_large_list_that_somebody_is_given_counts_once_it_has_changed(run: Run
     job = run(f"[numpy.zeros(1) for _ in range({LARGE + 1})]", "job.any(self.kept[0], x)")
     first, then = ({path_of(key) for key in all_in(job.theirs[at])[0]} for at in (0, captures.RANK))
     assert "trainer.kept" in then - first
+
+
+def _deep() -> list[object]:
+    return [[torch.zeros(2)], {"a": [1.0]}, (numpy.zeros(3),), deque([2])]
+
+
+PUT: list[tuple[Callable[[], object], Callable[[Any], object]]] = [
+    (lambda: [torch.zeros(2)], lambda held: held[0].add_(1)),
+    (lambda: torch.zeros(2), lambda held: held.fill_(3)),
+    (lambda: numpy.zeros(2), lambda held: held.fill(3)),
+    (lambda: [1.0, "a"], lambda held: held.append(2)),
+    (lambda: [1.0, 2.0], lambda held: held.reverse()),
+    (lambda: {"a": 1}, lambda held: held.update(a=2)),
+    (lambda: {"a": torch.zeros(2)}, lambda held: held.update(a=torch.ones(2))),
+    (lambda: (torch.zeros(2), 1), lambda held: held[0].sub_(1)),
+    (lambda: [*range(200)], lambda held: held.append(0)),
+    (_deep, lambda held: held[0][0].add_(1)),
+    (_deep, lambda held: held[1]["a"].append(1)),
+    (_deep, lambda held: held[2][0].fill(1)),
+    (_deep, lambda held: held[3].append(1)),
+]
+LOOKS = range(EARLY + 1, WHOLE_EVERY - 1)
+"""Of which none is one at what everything holds."""
+
+
+@pytest.mark.parametrize("number", range(len(PUT)))
+@pytest.mark.parametrize("last", [LOOKS[0], LOOKS[-1]])
+def test_a_change_counts_from_the_next_fetch_on(number: int, last: int) -> None:
+    made, change = PUT[number]
+    held = {"kept": made()}
+    slots = [Slot("kept", held, "kept", secret=False)]
+    overlooked = Overlooked(lambda _, value: entry_of(value))
+    assert not any(overlooked.look(slots) for _ in range(last))
+    change(held["kept"])
+    assert overlooked.look(slots)
+    assert overlooked.counting == {"kept"}
+
+
+def test_another_object_counts_from_the_next_fetch_on() -> None:
+    held: dict[str, object] = {"kept": 1.0}
+    slots = [Slot("kept", held, "kept", secret=False)]
+    overlooked = Overlooked(lambda _, value: entry_of(value))
+    assert not any(overlooked.look(slots) for _ in range(LOOKS[0]))
+    held["kept"] = 2.0
+    assert overlooked.look(slots)
+
+
+def test_what_is_written_to_and_stays_the_same_is_compared_now_and_then_only() -> None:
+    """As a list of what is trained: its content goes with the rank, and says nothing here."""
+    trained = [torch.zeros(2)]
+    asked = []
+
+    def entry(_: Slot, value: object) -> object:
+        asked.append(value)
+        return 1
+
+    overlooked = Overlooked(entry)
+    slots = [Slot("kept", {"kept": trained}, "kept", secret=False)]
+    for _ in range(2 * WHOLE_EVERY):
+        trained[0].add_(1)
+        assert not overlooked.look(slots)
+    assert len(asked) == EARLY + 2
+
+
+def test_of_many_some_are_compared_now_and_then_only() -> None:
+    held = {f"{number}": [torch.zeros(1)] for number in range(MARKED_MAX + 1)}
+    slots = [Slot(name, held, name, secret=False) for name in held]
+    overlooked = Overlooked(lambda _, value: entry_of(value))
+    assert not any(overlooked.look(slots) for _ in range(LOOKS[0]))
+    held[f"{MARKED_MAX}"][0].add_(1)
+    assert not overlooked.look(slots)
+    assert overlooked.changed(slots) == [f"{MARKED_MAX}"]
+
+
+@pytest.mark.parametrize(
+    "value", [torch.zeros(2), numpy.array([None, 1]), {1, 2}, [[[[[1]]]]], [object()], None, [nan]]
+)
+def test_the_mark_of_what_stays_is_the_same(value: object) -> None:
+    assert mark_of(value) == mark_of(value)
+
+
+def test_what_was_made_to_infer_has_a_mark() -> None:
+    with torch.inference_mode():
+        value = [torch.zeros(2)]
+    assert mark_of(value) == mark_of(value)
+
+
+def test_a_function_may_get_the_code_of_another(tmp_path: Path) -> None:
+    script = """
+    def warm(x):
+        return 0.1 * x
+    def main(x):
+        return 1.0 * x
+    for x, y in job.batches(DATA):
+        if x[0] > 5:
+            warm.__code__ = main.__code__
+        print(warm(x))
+    """
+    [found] = captures.run_in(tmp_path, script).differences()
+    assert (found.name, found.theirs, found.own) == (
+        "warm.__code__",
+        "the code of main",
+        "the code of warm",
+    )
