@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from trainmover.state.script.code.liveness import live_at
+from trainmover.state.script.place.liveness import live_at
 
 
 def read_later() -> frozenset[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from captures import Job
 
-from trainmover.state.script.code.operands import read_before
+from trainmover.state.script.place.operands import read_before
 
 STATEMENTS = {
     "mean = 0.9 * mean + step(FETCH)": {"mean", "step"},

@@ -14,8 +14,8 @@ from typing import Any
 import captures
 import pytest
 
-from trainmover.state.script.code.liveness import live_at
-from trainmover.state.script.code.stacked import iterator_at, levels
+from trainmover.state.script.place.liveness import live_at
+from trainmover.state.script.place.stacked import iterator_at, levels
 from trainmover.state.script.things import ITERATORS, Things
 from trainmover.state.script.values import entry_of
 

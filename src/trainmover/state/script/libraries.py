@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.script.code.grammar import changed_in_place, stores_of
-from trainmover.state.script.code.source import Source, source_of, tree_of
+from trainmover.state.script.code.scopes import Source
+from trainmover.state.script.code.source import source_of, tree_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.torch_internals.modules import tensors_of
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection
 from types import ModuleType
 
-from trainmover.state.script.code.source import MODULE, Scope, Source, source_of
+from trainmover.state.script.code.scopes import MODULE, Scope, Source
+from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import called_name, children, walk
 from trainmover.state.script.process import line_of as set_at
 from trainmover.state.script.search.layout import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainmover.state.script.code.grammar import names_machine
 from trainmover.state.script.code.in_force import IN_FORCE, calls_that_set, set_by
-from trainmover.state.script.code.source import Source
+from trainmover.state.script.code.scopes import Source
 
 
 def settings_of(source: Source, begun: Mapping[str, str]) -> dict[str, Any]:

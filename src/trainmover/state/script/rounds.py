@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from types import MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
-from trainmover.state.script.code.liveness import Span
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.libraries import module_of
+from trainmover.state.script.place.liveness import Span
 from trainmover.state.script.things import held_by
 
 _OURS = __name__.partition(".")[0]

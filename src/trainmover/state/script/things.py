@@ -61,13 +61,13 @@ from torch.utils.data import Dataset, Sampler
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.script.code.liveness import live_at
-from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
+from trainmover.state.script.place.liveness import live_at
+from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 

@@ -35,13 +35,8 @@ from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import handles
 from trainmover.state.script.code.relied_on import worthless
-from trainmover.state.script.code.source import (
-    Source,
-    source_of,
-    temporary_in,
-    together,
-)
-from trainmover.state.script.code.stacked import iterator_at
+from trainmover.state.script.code.scopes import Source
+from trainmover.state.script.code.source import source_of, temporary_in, together
 from trainmover.state.script.comparison import (
     Comparison,
     Known,
@@ -55,6 +50,7 @@ from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
+from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
 from trainmover.state.script.rounds import Unknown

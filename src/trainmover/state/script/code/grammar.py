@@ -7,6 +7,7 @@ from typing import TypeGuard
 from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEWS, is_change
 from trainmover.state.script.code.syntax import Function, called_name, children, walk
 
+CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})

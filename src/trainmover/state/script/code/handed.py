@@ -18,7 +18,7 @@ from trainmover.state.script.code.changing import (
     is_change,
 )
 from trainmover.state.script.code.functions import READ_BY, Calls, Changes, Taker
-from trainmover.state.script.code.grammar import aliases, own
+from trainmover.state.script.code.grammar import CONSTRUCTORS, aliases, own
 from trainmover.state.script.code.syntax import (
     Function,
     called_name,
@@ -27,7 +27,6 @@ from trainmover.state.script.code.syntax import (
     walk,
 )
 
-_CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _DISPLAYS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr)
 
 
@@ -150,7 +149,7 @@ def _in_constructors(node: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
     """What runs as objects are made; not what functions in there do later."""
     for child in children(node):
         function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        within = getattr(child, "name", "") in _CONSTRUCTORS if function else inside
+        within = getattr(child, "name", "") in CONSTRUCTORS if function else inside
         if within:
             yield child
         yield from _in_constructors(child, within)

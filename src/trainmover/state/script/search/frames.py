@@ -23,14 +23,15 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script import rounds
-from trainmover.state.script.code.liveness import Live, live_at
-from trainmover.state.script.code.operands import read_before
 from trainmover.state.script.code.relied_on import relies_on_more
-from trainmover.state.script.code.source import MODULE, Scope, Source, scope_of, source_of
-from trainmover.state.script.code.stacked import iterator_at, levels
+from trainmover.state.script.code.scopes import MODULE, Scope, Source
+from trainmover.state.script.code.source import scope_of, source_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.layers import Layers
 from trainmover.state.script.libraries import OwnTypes
+from trainmover.state.script.place.liveness import Live, live_at
+from trainmover.state.script.place.operands import read_before
+from trainmover.state.script.place.stacked import iterator_at, levels
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     OF_OPTIMIZERS,

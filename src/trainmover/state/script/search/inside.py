@@ -30,8 +30,10 @@ from torch.utils.data import DataLoader
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import handles
+from trainmover.state.script.code.clocks import tells_in
 from trainmover.state.script.code.relied_on import relies_on_more, worthless
-from trainmover.state.script.code.source import Scope, Source, scope_of, tells_in
+from trainmover.state.script.code.scopes import Scope, Source
+from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
 from trainmover.state.script.crowds import Crowd, objects_in, seen_of
 from trainmover.state.script.libraries import (

@@ -8,9 +8,9 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from trainmover.state.script.code.liveness import Span
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import children, walk
+from trainmover.state.script.place.liveness import Span
 
 Read = ast.Name | ast.Attribute | ast.Subscript
 _LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

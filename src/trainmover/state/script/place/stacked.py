@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from trainmover.state.script.code.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
+from trainmover.state.script.place.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
 
 _WORD = struct.Struct("N")
 _KIND = object.__basicsize__ - _WORD.size

@@ -1,0 +1,1 @@
+"""Where a frame of the script stands: what may still be read there, and what is under way."""
