@@ -204,6 +204,7 @@ HABITS = [
     refused("meters/timed_loss"),
     refused("meters/averaged_with_time"),
     refused("meters/timed_pair"),
+    refused("meters/counted_times"),
     refused("variables/replaced"),
     refused("meters/logged"),
     equal("meters/log_folder"),

@@ -6,10 +6,13 @@ holds it. What is given something else too is no such thing.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.changing import is_change, root_of
+from trainmover.state.script.code.counted import counted, size_of
 from trainmover.state.script.code.functions import OF_OBJECTS, changes_first
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import asks_for_shadow
@@ -79,7 +82,7 @@ class Clocks:
         self._mixed |= self._beside()
         while True:
             self._derive()
-            mixed, untelling = self._stored_otherwise(), self._return_otherwise()
+            mixed, untelling = self._stored_otherwise() | self._counted(), self._return_otherwise()
             if mixed <= self._mixed and not untelling:
                 self._set_apart()
                 return
@@ -180,6 +183,26 @@ class Clocks:
         self._changed_otherwise()
         both = self._source.clocks & {f".{name}" for name in self._source.untold}
         return found | {(0, path) for path in both}
+
+    def _counted(self) -> set[_Path]:
+        """Lists of times of which the length counts."""
+        found = set[_Path]()
+        named = Counter(node.name for node, _ in self._file.functions)
+        known = {node.name: node for node, _ in self._file.functions if named[node.name] == 1}
+        bodies = [self._file.tree.body, *(node.body for node, _ in self._file.functions)]
+        for (key, _, nodes), body in zip(self._file.bodies, bodies, strict=True):
+            scope = self._source.scopes[key]
+            sizes = {size_of(node) for node in nodes if isinstance(node, ast.Call)}
+            if any(path and self._is_known(path, scope) for path in sizes):
+                asked = counted(body, partial(self._tells, scope=scope), known)
+                paths = [path for path in asked if self._is_known(path, scope)]
+                found |= {(0 if path.startswith(".") else id(scope), path) for path in paths}
+        return found
+
+    def _is_known(self, path: str, scope: Scope) -> bool:
+        top = self._source.scopes[MODULE].clocks
+        is_named = path in scope.clocks or (path in top and not _is_own(path, scope))
+        return is_named or path in self._source.clocks
 
     def _changed_otherwise(self) -> None:
         """Attributes that are changed in place with something else than the time, by the classes
