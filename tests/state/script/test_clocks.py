@@ -7,7 +7,7 @@ from pathlib import Path
 import captures
 import pytest
 
-from trainmover.state.script.code.source import read
+from trainmover.state.script.code.source import read, source_of
 
 BESIDE = {
     "a pair": """
@@ -392,3 +392,43 @@ def test_what_an_object_is_made_with_may_tell_the_time(log: str) -> None:
     assert ".every" not in source.clocks
     source = read(ast.parse(f"import time\n{text}\nother = Log('here')\n"))
     assert ".folder" not in source.clocks
+
+
+HELPERS = """
+import time
+def now():
+    return time.time()
+def both(x):
+    return x, now()
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "imported", "called", "tells"),
+    [
+        ("helpers.py", "from helpers import now", "now()", True),
+        ("helpers.py", "from helpers import now as clock", "clock()", True),
+        ("helpers.py", "import helpers", "helpers.now()", True),
+        ("helpers.py", "from .helpers import now", "now()", True),
+        ("helpers.py", "from . import helpers", "helpers.now()", True),
+        ("helpers/__init__.py", "from helpers import now", "now()", True),
+        ("helpers/times.py", "import helpers.times as times", "times.now()", True),
+        ("../helpers.py", "from helpers import now", "now()", True),
+        ("../helpers.py", "from ..helpers import now", "now()", True),
+        ("../helpers.py", "from .helpers import now", "now()", False),
+        ("helpers.py", "from helpers import both", "both(1)", False),
+        ("helpers.py", "from others import now", "now()", False),
+        ("helpers.py", "from helpers import now\nnow = sum", "now([1])", False),
+        ("helpers.py", "import train", "train.now()", False),
+    ],
+)
+def test_a_function_of_another_file_tells_the_time(
+    tmp_path: Path, at: str, imported: str, called: str, tells: bool
+) -> None:
+    folder = tmp_path / "scripts"
+    (folder / at).parent.mkdir(parents=True, exist_ok=True)
+    (folder / at).write_text(HELPERS)
+    (folder / "train.py").write_text(f"{imported}\nend = {called}\n")
+    source = source_of(str(folder / "train.py"))
+    assert source is not None
+    assert ("end" in source.scopes["<module>", 0].clocks) is tells

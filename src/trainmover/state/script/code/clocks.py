@@ -7,7 +7,7 @@ holds it. What is given something else too is no such thing.
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from trainmover.state.script.code import grammar
@@ -47,12 +47,16 @@ _Path = tuple[int, str]
 
 
 class Clocks:
-    """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `guarded`, `told` and
-    `untold`."""
+    """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `guarded`, `told`,
+    `untold` and `telling`.
 
-    def __init__(self, file: File, source: Source) -> None:
+    is_told: whether a function of another file, by its full name, returns the time
+    """
+
+    def __init__(self, file: File, source: Source, is_told: Callable[[str], bool]) -> None:
         self._file = file
         self._source = source
+        self._is_told = is_told
         self._written = {node.name for node, _ in file.functions}
         self._owners: dict[str, set[str]] = {}  # Classes with a method of that name.
         for node, owner in file.functions:
@@ -85,6 +89,7 @@ class Clocks:
             mixed, untelling = self._stored_otherwise() | self._counted(), self._return_otherwise()
             if mixed <= self._mixed and not untelling:
                 self._set_apart()
+                self._source.telling = self._telling - self._parts.keys()
                 return
             self._mixed |= mixed
             self._untelling |= untelling
@@ -409,6 +414,8 @@ class Clocks:
                 if dotted in _CLOCK_CALLS or dotted.partition(".")[0] in _CLOCK_MODULES:
                     is_form = dotted.rpartition(".")[2] in _TIMELESS
                     return not (is_form and (node.args or node.keywords))
+                if "." in dotted and self._is_told(dotted):
+                    return True
                 last = func.attr if isinstance(func, ast.Attribute) else dotted
                 return self._is_telling(func, last) or (
                     dotted in ("os.getenv", "os.environ.get") and grammar.asks_machine(node)

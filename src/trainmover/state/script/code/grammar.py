@@ -15,14 +15,16 @@ _OURS = frozenset({"batches", "enumerate", "range"})
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names, with what they stand for in full; ".utils.now" of what lies beside the file."""
     for node in walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
                 yield (alias.asname, alias.name) if alias.asname else (top, top)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (f"{node.module}." if node.module else "")
             for alias in node.names:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+                yield alias.asname or alias.name, f"{module}{alias.name}"
 
 
 def functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:

@@ -58,6 +58,7 @@ class Source:
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none
+    telling     functions that return the time or the machine, and nothing else
     asked       attributes that are read of any other object than the method's own
     loaded      attributes that are read, of any object
     dynamic     line that stores attributes by names that only the run knows; 0: none
@@ -92,6 +93,7 @@ class Source:
     values: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
+    telling: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     dynamic: int = 0
@@ -120,7 +122,7 @@ class File:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self.imports = dict(grammar.imports(tree))
-        self.modules = {name.partition(".")[0] for name in self.imports.values()}
+        self.modules = {name.partition(".")[0] for name in self.imports.values()} - {""}
         self.functions = list(grammar.functions(tree, ""))
         self.bodies: list[tuple[Key, str, list[ast.AST]]] = [(MODULE, "", list(grammar.own(tree)))]
         for node, owner in self.functions:

@@ -7,9 +7,10 @@ container that is known by a constant is written with it: `stats['time']`.
 """
 
 import ast
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 
 from trainmover.state.script.code import grammar
@@ -31,6 +32,9 @@ _BUILDS = frozenset(
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
     | {"global_unstructured", "custom_from_mask", "register_parameter", "register_buffer"}
 )
+_ABOVE_MAX = 2
+"""Folders above a file in which what it imports is looked for."""
+_reading = set[str]()
 FUNCTIONS_MAX = 512
 """Of so many a script's attributes are followed through all of its files together."""
 
@@ -39,7 +43,13 @@ FUNCTIONS_MAX = 512
 def source_of(path: str) -> Source | None:
     """None if the file cannot be read as Python."""
     tree = tree_of(path)
-    return None if tree is None else read(tree)
+    if tree is None:
+        return None
+    _reading.add(path)
+    try:
+        return read(tree, os.path.dirname(path))
+    finally:
+        _reading.discard(path)
 
 
 @lru_cache(maxsize=512)
@@ -54,8 +64,11 @@ def tree_of(path: str) -> ast.Module | None:
     return tree
 
 
-def read(tree: ast.Module) -> Source:
-    """All that is known of one file."""
+def read(tree: ast.Module, folder: str = "") -> Source:
+    """All that is known of one file.
+
+    folder: where it lies, and others that it imports; "": none is looked for
+    """
     grammar.mangle(tree, "")
     reader = _Reader(tree)
     for node in walk(tree):
@@ -63,11 +76,36 @@ def read(tree: ast.Module) -> Source:
             reader.source.written[node.name] = node.lineno
     reader.stores()
     reader.reads()
-    Clocks(reader.file, reader.source).find()
+    Clocks(reader.file, reader.source, partial(_returns_time, folder)).find()
     reader.source.given, reader.source.functions = given(tree), functions_in(tree)
     reader.source.handed = handed(tree)
     reader.source.stays, reader.source.tree = reader.stays(), tree
     return reader.source
+
+
+def _returns_time(folder: str, function: str) -> bool:
+    """Whether a function of another file of the script does, by its full name. Of two files that
+    import each other the second one knows nothing of the first."""
+    module, _, name = function.rpartition(".")
+    path = _file_of(module, folder) if folder and module else None
+    known = source_of(path) if path is not None and path not in _reading else None
+    return known is not None and name in known.telling
+
+
+@lru_cache(maxsize=4096)
+def _file_of(module: str, folder: str) -> str | None:
+    """Of a module that lies beside a file in this folder, or above it."""
+    names = module.lstrip(".")
+    level = len(module) - len(names)
+    for _ in range(level - 1):
+        folder = os.path.dirname(folder)
+    for _ in range(1 if level else 1 + _ABOVE_MAX):
+        whole = os.path.join(folder, *names.split("."))
+        for path in (f"{whole}.py", os.path.join(whole, "__init__.py")):
+            if os.path.isfile(path):
+                return path
+        folder = os.path.dirname(folder)
+    return None
 
 
 def temporary_in(
