@@ -39,7 +39,8 @@ from trainmover.state.script.search.contents import (
     flattened,
     is_looked_at,
 )
-from trainmover.state.script.search.inside import NESTED_MAX, SMALL, Inside
+from trainmover.state.script.search.counting import NESTED_MAX, SMALL
+from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
     BEFORE,
     LAYERS,
@@ -158,7 +159,7 @@ class Search:
     def _results(self) -> None:
         """Of functions with a cache that rely on more than what they are given."""
         for at, path, function in self._inside.caches:
-            if relies_on_more(function, self._inside.varies):
+            if relies_on_more(function, self._inside.counting.varies):
                 self._inside.at = at
                 results = {"results": Results(function)}
                 self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
@@ -248,7 +249,7 @@ class Search:
         for name in sorted(names | targets | at_end):
             if name.startswith(("__", ".")) or (id(values), name) in self._kept:
                 continue
-            if self._inside.tells_time(name, scope, values.get(name)):
+            if self._inside.counting.tells_time(name, scope, values.get(name)):
                 continue
             slot = self._inside.slot(name, held, name, values.get(name))
             slot.target |= name in live.targets
@@ -328,7 +329,7 @@ class Search:
         for name, value in sorted(values.items(), key=itemgetter(0)):
             if name.startswith("__") or (id(values), name) in self._kept:
                 continue
-            if self._inside.tells_time(name, scope, value):
+            if self._inside.counting.tells_time(name, scope, value):
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._inside.hung_on(value, vars(value), name)

@@ -8,9 +8,8 @@ import functools
 import threading
 from argparse import Namespace
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from itertools import islice
 from operator import attrgetter, itemgetter
 from types import (
     CellType,
@@ -30,12 +29,9 @@ from torch.utils.data import DataLoader
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import handles
-from trainmover.state.script.code.clocks import tells_in
-from trainmover.state.script.code.relied_on import relies_on_more, worthless
 from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.code.source import scope_of
-from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
-from trainmover.state.script.crowds import Crowd, objects_in, seen_of
+from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.libraries import (
     OwnTypes,
     clocks_in,
@@ -48,7 +44,6 @@ from trainmover.state.script.libraries import (
     stored_in,
 )
 from trainmover.state.script.search.contents import (
-    CONTAINERS,
     OF_MODULES,
     OF_OPTIMIZERS,
     changes_in_place,
@@ -59,6 +54,13 @@ from trainmover.state.script.search.contents import (
     is_large,
     is_trained,
     keys_of,
+)
+from trainmover.state.script.search.counting import (
+    CONTAINER_TYPES,
+    FUNCTIONS,
+    NESTED_MAX,
+    SMALL,
+    Counting,
 )
 from trainmover.state.script.search.layout import (
     Layout,
@@ -72,7 +74,6 @@ from trainmover.state.script.things import (
     BOUND,
     C_DATA,
     CACHE,
-    computed_in,
     held_by,
     is_closed,
     results_of,
@@ -80,7 +81,7 @@ from trainmover.state.script.things import (
     slots_of,
 )
 from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import NO_VALUE, PLAIN, entry_of, is_secret
+from trainmover.state.script.values import PLAIN, is_secret
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
@@ -88,11 +89,8 @@ WATCHED_MAX = 2048
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
-SMALL, NESTED_MAX = 64, 3
 _OURS = __name__.partition(".")[0]
-_CONTAINER_TYPES = frozenset(CONTAINERS)
 _NAMESPACES = (Namespace, SimpleNamespace)
-_FUNCTIONS = frozenset({FunctionType, functools.partial, *BOUND})
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
 """Packages whose objects are made out of the script's: what they have is looked into."""
 
@@ -101,6 +99,7 @@ class Inside:
     """Of one search. What it finds goes into `layout`.
 
     is_own      whether a class is of the script's own code
+    counting    what counts
     at          file, function and first line that keys of what is found begin with
     caches      functions with a cache that were found: where, by which path
     slots_left  how many variables more are noted
@@ -124,6 +123,7 @@ class Inside:
         self._source = source
         self._is_own_file = is_own_file
         self.is_own = is_own
+        self.counting = Counting(source, layout.things, is_own)
         self._tracked = tracked
         self._loaders = loaders
         self._in_place = in_place
@@ -138,7 +138,6 @@ class Inside:
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self.caches: list[tuple[tuple[str, str, int], str, Any]] = []
         self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
-        self._trained: set[str] = set()  # Names of attributes that are what is trained.
         self.apart: set[int] = set()
         self.at: tuple[str, str, int] = ("", "", 0)
         self._by_others = source.by_others - source.temporary
@@ -188,13 +187,13 @@ class Inside:
             return bool(value.dtype.hasobject)  # type: ignore[attr-defined]
         if module_of(kind).startswith(_OURS) or handles.is_one(kind) or is_like_array(kind):
             return False
-        if self._is_container(kind):
+        if self.counting.is_container(kind):
             if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
-                return bool(self._crowd_in(value))
+                return bool(self.counting.in_crowd(value))
             return any(self.may_hold(entry, depth + 1) for entry in held_in(value))
-        if kind in _FUNCTIONS or issubclass(kind, nn.Module):
+        if kind in FUNCTIONS or issubclass(kind, nn.Module):
             return True
-        if self.is_own(kind) or issubclass(kind, type) or self.is_moving(value):
+        if self.is_own(kind) or issubclass(kind, type) or self.counting.is_moving(value):
             return True
         return bool(held_by(value)) or self._may_count(kind) or self._may_get(kind)
 
@@ -210,19 +209,13 @@ class Inside:
         """Whether another object in its place may hold other variables of the script's. Others come
         and go with each step."""
         kind = type(value)
-        if self._is_container(kind):
+        if self.counting.is_container(kind):
             if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
-                return bool(self._crowd_in(value))
+                return bool(self.counting.in_crowd(value))
             return any(self.anchors(entry, depth + 1) for entry in held_in(value))
-        if kind in _FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
+        if kind in FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
             return True
         return bool(self._counted_by(kind))
-
-    def is_moving(self, value: object) -> bool:
-        """Whether it changes with no store to what holds it, and is no container."""
-        if is_generator(value) or is_like_array(type(value)):
-            return True
-        return self._layout.things.moves(value) or is_trained(value)
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
@@ -234,7 +227,7 @@ class Inside:
         What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
         and no tree of many objects is to be in the way of all else.
         """
-        of_library = self._is_container(type(value)) or _is_state(type(value))
+        of_library = self.counting.is_container(type(value)) or _is_state(type(value))
         if depth >= _DEEP or (grown is not None and of_library):
             self._last.append((self.at, (value, path, depth, grown)))
         else:
@@ -248,12 +241,16 @@ class Inside:
     def _look_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None
     ) -> None:
-        if depth >= DEPTH_MAX or self._objects >= OBJECTS_MAX or self._is_clock(path, value):
+        if (
+            depth >= DEPTH_MAX
+            or self._objects >= OBJECTS_MAX
+            or self.counting.is_clock(path, value)
+        ):
             return
         if id(value) in self.apart or self.seen_before(value):
             return
         kind = type(value)
-        if self._is_container(kind):
+        if self.counting.is_container(kind):
             self._entries(value, path, depth, grown)
         elif kind is FunctionType:
             self._function(value, path, depth)  # type: ignore[arg-type]
@@ -292,7 +289,7 @@ class Inside:
                 if isinstance(container, set | frozenset):
                     self._part(entry, below, depth + 1)
                     continue
-                if self.is_moving(entry):
+                if self.counting.is_moving(entry):
                     self.outside(self.slot(below, container, name, entry))
                 self.go_into(entry, below, depth + 1, grown)
         for number, key in enumerate(keys_of(container)):
@@ -300,87 +297,36 @@ class Inside:
 
     def _crowd(self, container: Any, path: str, depth: int) -> None:
         """Of objects that are too many to be looked at one by one."""
-        if names := self._crowd_in(container):
+        if names := self.counting.in_crowd(container):
             crowd = {"crowd": Crowd(container, names, held_by)}
             first = min(map(min, names.values()))
             self.outside(self.slot(f"{path}[...].{first}", crowd, "crowd", None))
             for kind in sorted(names, key=attrgetter("__qualname__")):
                 self.go_into(kind, kind.__name__, depth + 1)
 
-    def _crowd_in(self, container: Any) -> dict[type, Collection[str]]:
-        """Classes of what a large container has, with the names of what counts there."""
-        found = self._counts_in(seen_of(container), 0)
-        return {kind: names for kind, names in found.items() if names}
-
-    def _counts_in(self, objects: Iterable[object], depth: int) -> dict[type, set[str]]:
-        """By class: what is stored to after the set-up, and what holds generators of random
-        numbers, or objects of which something counts."""
-        found: dict[type, set[str]] = {}
-        below: list[tuple[type, str, object]] = []
-        for one in objects:
-            kind = type(one)
-            if is_generator(one):
-                found[kind] = {"state"}
-            elif self.is_own(kind) and not issubclass(kind, nn.Module):
-                known = found.setdefault(kind, self._stored_by(kind))
-                held = held_by(one)
-                known |= self._source.by_others & held.keys()
-                known |= {name for name, value in held.items() if self._is_handed(name, value)}
-                below += [
-                    (kind, name, part)
-                    for name, value in held.items()
-                    for part in islice(objects_in([value]), SMALL)
-                ]
-        found = {kind: self._that_count(kind, names) for kind, names in found.items()}
-        inner: dict[type, set[str]] = {}
-        if below and depth < CROWD_DEPTH_MAX:
-            inner = self._counts_in([value for _, _, value in below], depth + 1)
-        for kind, name, value in below:
-            if inner.get(type(value)) and f".{name}" not in self._source.clocks:
-                found[kind].add(name)
-        return inner | found
-
-    def varies(self, name: str, value: object) -> bool:
-        """Whether what code reads by that name may be another later: an attribute, or a global."""
-        if name in self._source.attributes.keys() | self._source.globals | self._trained:
-            return True
-        kind = type(value)
-        if issubclass(kind, (*TRAINED, nn.Parameter)) or self.is_moving(value):
-            return kind not in _FUNCTIONS and kind is not CACHE
-        return name in self._source.changed and changes_in_place(value)
-
-    def _stored_by(self, kind: type) -> set[str]:
-        """By methods of its own; and by others, as far as the class knows of it."""
-        own = [one for one in kind.__mro__ if self.is_own(one)]
-        known = set[str]().union(*(vars(one) for one in own), slots_of(kind))
-        stored = (self._source.by_class.get(one.__name__, set()) for one in own)
-        return (self._source.by_others & known).union(*stored)
-
-    def _that_count(self, kind: type, names: set[str]) -> set[str]:
-        left = names - self._temporary(kind, names)
-        return {one for one in left if f".{one}" not in self._source.clocks}
-
     def _attributes(self, owner: object, path: str, depth: int) -> None:
         """Of an object of the script's own class, which may be derived from one of a library's."""
         self._objects += 1
         within = grown_in(type(owner))  # type: ignore[arg-type]
         kind, held = type(owner), held_by(owner)
-        self._trained |= {name for name, one in held.items() if issubclass(type(one), TRAINED)}
+        self.counting.trained |= {
+            name for name, one in held.items() if issubclass(type(one), TRAINED)
+        }
         self.go_into(kind, kind.__name__, 0)
         if "__class__" in self._source.attributes:  # It becomes one of another.
             self.outside(self.slot(f"{path}.__class__", owner, "__class__", kind))
-        counting = self._counting(kind, slots_of(kind))
+        counting = self.counting.stored(kind, slots_of(kind))
         for name in sorted(slots_of(kind)):
             below = f"{path}.{name}"
             value = value_of(Slot("", owner, name, secret=False))
             self._attribute(below, owner, name, value, stored=name in counting)
             self.go_into(value, below, depth + 1)
         self._layout.sizes.append((held, len(held)))
-        counting = self._counting(kind, held)
+        counting = self.counting.stored(kind, held)
         of_library = not all(one is object or self.is_own(one) for one in kind.__mro__)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
-            if type(name) is not str or self._is_clock(below, value, kind):
+            if type(name) is not str or self.counting.is_clock(below, value, kind):
                 continue
             stored = name in counting or name in within
             of_others = not stored and of_library and name[:1] == "_" and type(value) in PLAIN
@@ -405,7 +351,7 @@ class Inside:
                 continue
             self.at = self.at_of(file_of(one), one.__module__, one.__qualname__)
             held: Mapping[str, Any] = vars(one)
-            counting = self._counting(one, held)
+            counting = self.counting.stored(one, held)
             self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
                 if name.startswith("__") and name.endswith("__") and not callable(value):
@@ -446,7 +392,7 @@ class Inside:
         for default in ("__defaults__", "__kwdefaults__"):
             kept = getattr(value, default) or ()
             entries = kept.values() if isinstance(kept, dict) else kept
-            if any(self._may_change(one) for one in entries):
+            if any(self.counting.may_change(one) for one in entries):
                 self.outside(self.slot(f"defaults of {name}", value, default, kept))
             for number, one in enumerate(entries):
                 self._part(one, f"defaults of {name}[{number}]", depth + 1)
@@ -457,7 +403,7 @@ class Inside:
         for cell in value.__closure__ or ():
             with suppress(ValueError):
                 content = cell.cell_contents
-                if self._holds_own(content):
+                if self.counting.holds_own(content):
                     self.go_into(content, path, depth + 1)
 
     def _method(self, value: Any, path: str, depth: int) -> None:
@@ -468,7 +414,7 @@ class Inside:
 
     def _part(self, value: object, path: str, depth: int) -> None:
         """What lies where nothing can be stored by a name."""
-        if self.is_moving(value):
+        if self.counting.is_moving(value):
             self.outside(self.slot(path, {"self": value}, "self", value))
         if self.may_hold(value):
             self.go_into(value, path, depth)
@@ -482,7 +428,7 @@ class Inside:
             content = cell.cell_contents
         except ValueError:
             return
-        if self.is_variable(content):
+        if self.counting.is_variable(content):
             self.outside(self.slot(name, cell, name, content))
         if self.may_hold(content):
             self.go_into(content, name, depth)
@@ -544,9 +490,9 @@ class Inside:
         for name, one in [*held.items(), *sorted(slots_in(value).items(), key=itemgetter(0))]:
             if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
                 self.outside(self.slot(f"{path}.{name}", held, name, one))
-            if within and name in within and type(one) in _CONTAINER_TYPES and not one:
+            if within and name in within and type(one) in CONTAINER_TYPES and not one:
                 self._layout.sizes.append((one, 0))  # Objects may come into it.
-            if is_made_of or self._holds(one, self._is_inside):
+            if is_made_of or self.counting.holds(one, self._is_inside):
                 if name in held and self._grown_in(one, within):
                     self._layout.children.append((held, name, one))  # Others come in its place.
                 self.go_into(one, f"{path}.{name}", depth + 1, within)
@@ -575,7 +521,7 @@ class Inside:
             self._layout.sizes.append((held, len(held)))
         for name in sorted(counted & {*held, *slots_of(kind)}):
             slot = self.slot(f"{path}.{name}", held if name in held else owner, name, None)
-            if self.is_variable(now_in(slot)):
+            if self.counting.is_variable(now_in(slot)):
                 self.outside(slot)
             self._taken_in(now_in(slot), path, depth)
 
@@ -610,43 +556,25 @@ class Inside:
         known = (grown | grown_in(kind)) & {*held_by(value), *slots_of(kind)}
         return known - clocks_in(kind) if known else known
 
-    def _is_container(self, kind: type) -> bool:
-        """One of Python's, or of a library's made out of it; what the script makes out of one has
-        attributes, too."""
-        if kind in _CONTAINER_TYPES:
-            return True
-        return issubclass(kind, CONTAINERS) and not self.is_own(kind)
-
     def _is_inside(self, kind: type) -> bool:
         """Whether what an object of others has of that kind is looked into: what is the script's
         own, what batches are made of, and the objects of libraries that it is made of. Those that
         give batches are loaders of other loops than these."""
-        own = self.is_own(kind) or kind in _FUNCTIONS
+        own = self.is_own(kind) or kind in FUNCTIONS
         of_library = _is_state(kind) and not issubclass(kind, DataLoader)
         return own or module_of(kind).startswith(_PARTS) or of_library
-
-    def _holds_own(self, value: Any) -> bool:
-        return self._holds(value, lambda kind: self.is_own(kind) or kind is FunctionType)
-
-    def _holds(self, value: Any, wanted: Callable[[type], bool], depth: int = 0) -> bool:
-        """Whether it is one of these, or a container of such."""
-        if not self._is_container(type(value)):
-            return wanted(type(value))
-        if depth > NESTED_MAX or len(value) > SMALL:
-            return False
-        return any(self._holds(one, wanted, depth + 1) for one in held_in(value))
 
     def hung_on(self, owner: object, held: dict[str, Any], path: str, depth: int = 0) -> None:
         """Attributes that the script stores on an object that is none of its own."""
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
-        stored -= self._temporary(type(owner), stored)
+        stored -= self.counting.temporary(type(owner), stored)
         if issubclass(type(owner), Optimizer):
             stored -= OF_OPTIMIZERS
         for name in sorted(stored):
-            is_clock = self._is_clock(f".{name}", held[name])
-            if not is_clock and self.is_variable(held[name]):
+            is_clock = self.counting.is_clock(f".{name}", held[name])
+            if not is_clock and self.counting.is_variable(held[name]):
                 self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
             self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
         for name in sorted(held.keys() - stored) if type(owner) in _NAMESPACES else ():
@@ -675,22 +603,12 @@ class Inside:
             self.slots_left -= 1
             self._layout.outside.append(slot)
 
-    def _counting(self, kind: type, names: Iterable[str]) -> set[str]:
-        """Attributes of such an object that are stored to after the set-up: any, if their names are
-        made up."""
-        found = {name for name in names if type(name) is str}
-        computed = {name: one.func for name, one in computed_in(kind).items() if name in found}
-        if not self._source.dynamic:
-            found &= self._source.attributes.keys()
-        found -= self._temporary(kind, found)
-        return found | {name for name, one in computed.items() if relies_on_more(one, self.varies)}
-
     def _attribute(
         self, path: str, owner: Any, name: str, value: object, *, stored: bool, of: Any = None
     ) -> None:
         """stored: after the set-up, and read later. of: the class whose dict the owner is"""
         brief = name in self._source.attributes and not stored
-        if not brief or self.is_moving(value):
+        if not brief or self.counting.is_moving(value):
             handed = is_handed(self._source, name)
             self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
 
@@ -711,7 +629,7 @@ class Inside:
 
         stored, of  as in `_attribute`
         """
-        stored, in_place = stored or self.is_moving(value), changes_in_place(value)
+        stored, in_place = stored or self.counting.is_moving(value), changes_in_place(value)
         if not (stored or in_place or type(value) in PLAIN):
             return
         slot = self.slot(path, owner, name, value)
@@ -719,55 +637,10 @@ class Inside:
         if not stored and in_place and by_others and not is_large(value):
             self._in_place.add(slot.key)
         if stored or slot.key in self._in_place:
-            if slot.is_asked or self.is_variable(value):
+            if slot.is_asked or self.counting.is_variable(value):
                 self.outside(slot)
         elif len(self._layout.watched) < WATCHED_MAX:
             self._layout.watched.append(slot)
-
-    def _is_handed(self, name: str, value: object) -> bool:
-        """Whether others may change in place what an attribute holds to which nothing is stored."""
-        known = is_handed(self._source, name) and name not in self._source.attributes
-        return known and changes_in_place(value)
-
-    def _temporary(self, kind: type, names: set[str]) -> set[str]:
-        """Those that are worth nothing between two steps: nobody reads them before they are written
-        anew, nor does the code of others that such an object has."""
-        brief = names & self._source.temporary
-        others = [one for one in kind.__mro__ if brief and not self.is_own(one)]
-        return worthless(brief, others)
-
-    def is_variable(self, value: object) -> bool:
-        if type(value) in PLAIN or is_generator(value):
-            return True
-        return entry_of(value, things=self._layout.things) is not NO_VALUE
-
-    def _may_change(self, value: object) -> bool:
-        """Whether it can be changed with no store to what holds it."""
-        if type(value) in PLAIN or self._layout.things.stays(value):
-            return False
-        return self.is_variable(value)
-
-    def tells_time(self, name: str, scope: Scope, value: object) -> bool:
-        """Whether a name holds the time, or something of the machine. Of an object that was made
-        with it, as a log in a folder of this run, that says little: it may hold anything."""
-        if name not in scope.clocks:
-            return False
-        return name in scope.apart or not self._may_keep(value)
-
-    def _is_clock(self, path: str, value: object, kind: type | None = None) -> bool:
-        """The same of an attribute, and of a part. kind: of the object that has it"""
-        last = path[path.rfind(".") :] if "." in path else path
-        if last not in self._source.clocks and not (kind and self._tells_in(kind, last[1:])):
-            return False
-        return last in self._source.apart or not self._may_keep(value)
-
-    def _may_keep(self, value: object) -> bool:
-        """Whether more than what it was made with may be in it."""
-        return self.is_own(type(value)) or self.is_moving(value)
-
-    def _tells_in(self, kind: type, name: str) -> bool:
-        own = [one.__name__ for one in kind.__mro__ if self.is_own(one)]
-        return name in self._source.told and tells_in(self._source, name, own)
 
     def seen_before(self, value: object) -> bool:
         if id(value) in self._seen:
