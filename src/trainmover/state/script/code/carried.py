@@ -26,7 +26,7 @@ from trainmover.state.script.code.asked_for import (
     path_of,
     replaced_in,
 )
-from trainmover.state.script.code.grammar import own, stored_by_name
+from trainmover.state.script.code.grammar import given_to, own, stored_by_name
 from trainmover.state.script.code.syntax import (
     Function,
     called_name,
@@ -526,7 +526,7 @@ def _run_later(tree: ast.Module) -> Iterator[ast.AST]:
         id(one)
         for node in walk(tree)
         if isinstance(node, ast.Call) and called_name(node) in _CALL_AT_ONCE
-        for one in (*node.args, *(keyword.value for keyword in node.keywords))
+        for one in given_to(node)
     }
     for node in walk(tree):
         if isinstance(node, ast.Lambda) and id(node) not in at_once:

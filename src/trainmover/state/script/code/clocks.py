@@ -226,7 +226,7 @@ class Clocks:
 
     def _changed_with(self, call: ast.Call) -> tuple[ast.Attribute, list[ast.expr]] | None:
         """An attribute that a call may change, and what it is given beside."""
-        given = grammar.given(call)
+        given = grammar.given_to(call)
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Attribute() as held, attr=name)):
                 if is_change(name):
@@ -365,7 +365,7 @@ class Clocks:
             case ast.Attribute(attr=name) if name in self._kept:
                 return []  # Of an object that was made with the time: it is judged by itself.
         if isinstance(node, ast.Call) and called_name(node) in self._written | _CHOOSE:
-            given = grammar.given(node)
+            given = grammar.given_to(node)
             others = [one for one in given if grammar.varies(one) and not _is(one, but)]
             return [*others] if all(self._tells(one, scope) for one in others) else []
         return children(node)
@@ -395,7 +395,7 @@ class Clocks:
             case ast.Call() if (name := called_name(value)) not in self._telling:
                 if name in self._parts:
                     return self._parts[name]
-                given = (self._parts_of(one, scope, but) for one in grammar.given(value))
+                given = (self._parts_of(one, scope, but) for one in grammar.given_to(value))
                 return next(filter(None, given), set())  # A tensor of a list has the same parts.
         telling = {key for key, one in entries if self._tells(one, scope, but)}
         others = [one for key, one in entries if key not in telling]

@@ -24,7 +24,7 @@ from trainmover.state.script.code.changing import (
     is_in_place,
     root_of,
 )
-from trainmover.state.script.code.grammar import imports, own
+from trainmover.state.script.code.grammar import given_to, imports, own
 from trainmover.state.script.code.syntax import Function, called_name, children, last_name, walk
 
 READ_BY = frozenset(
@@ -210,7 +210,7 @@ class Calls:
             yield self._taker(call, ALL if starred else place), value
         for one in call.keywords:
             yield self._taker(call, one.arg or ALL), one.value
-        given = [*call.args, *(one.value for one in call.keywords)]
+        given = given_to(call)
         for along in given if called_name(call) not in READ_BY else ():
             if name := last_name(along):
                 taker = Taker(f"&{name}", ALL, alone=False)

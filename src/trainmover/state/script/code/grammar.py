@@ -350,7 +350,7 @@ def arguments(call: ast.Call, parameters: list[str]) -> Iterator[tuple[str, ast.
     yield from ((one.arg, one.value) for one in call.keywords if one.arg in parameters)
 
 
-def given(call: ast.Call) -> list[ast.expr]:
+def given_to(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(one.value for one in call.keywords)]
 
 

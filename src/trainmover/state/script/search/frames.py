@@ -223,6 +223,12 @@ class Search:
             if self._inside.is_own(type(value)):
                 self._inside.seen_before(value)
 
+    def _is_left_out(self, name: str, scope: Scope, values: Mapping[str, Any]) -> bool:
+        """Names of Python's own; what is tracked as a value; and what tells the time."""
+        if name.startswith(("__", ".")) or (id(values), name) in self._kept:
+            return True
+        return self._inside.counting.tells_time(name, scope, values.get(name))
+
     def _frame(
         self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
     ) -> None:
@@ -247,9 +253,7 @@ class Search:
             self._read_in[id(held)] = names | at_end
         targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
         for name in sorted(names | targets | at_end):
-            if name.startswith(("__", ".")) or (id(values), name) in self._kept:
-                continue
-            if self._inside.counting.tells_time(name, scope, values.get(name)):
+            if self._is_left_out(name, scope, values):
                 continue
             slot = self._inside.slot(name, held, name, values.get(name))
             slot.target |= name in live.targets
@@ -327,9 +331,7 @@ class Search:
         source = source_of(module.__file__ or "")
         scope = source.scopes[MODULE] if source else Scope()
         for name, value in sorted(values.items(), key=itemgetter(0)):
-            if name.startswith("__") or (id(values), name) in self._kept:
-                continue
-            if self._inside.counting.tells_time(name, scope, value):
+            if self._is_left_out(name, scope, values):
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._inside.hung_on(value, vars(value), name)
