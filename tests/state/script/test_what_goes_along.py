@@ -105,3 +105,92 @@ def test_a_name_in_a_state_stands_for_none_of_the_attributes_of_other_objects(
     assert kept_back == {"done", "seen", "part.count", "meter.part.count"} | {
         f"meter.{name}" for name in ("total", "count")
     }
+
+
+WHICH = """
+from trainmover.state.kinds.generators import KeptGenerator
+from trainmover.state.kinds.values import Attributes
+class Meter:
+    def __init__(self, rate):
+        self.rate, self.level = rate, 0.0
+    def state_dict(self):
+        return {{"level": self.level}}
+    def load_state_dict(self, state):
+        self.level = state["level"]
+    def update(self, x):
+        self.level += self.rate * float(x)
+class Plain:
+    def __init__(self):
+        self.level = 0.0
+class Trainer:
+    def turn(self):
+        self.current = another
+def one_rate(step):
+    return 1.0
+def another_rate(step):
+    return 0.5
+model, other_model = nn.Linear(1, 1), nn.Linear(1, 1)
+optimizer = torch.optim.AdamW(model.parameters())
+other = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, one_rate)
+tracked = {{
+    "model": model, "other_model": other_model, "optimizer": optimizer, "other": other,
+    "schedule": schedule, "meter": Meter(0.1), "other_meter": Meter(0.1),
+    "one": torch.Generator(), "two": torch.Generator(), "plain": Plain(), "other_plain": Plain(),
+}}
+for name, obj in tracked.items():
+    if isinstance(obj, torch.Generator):
+        job.tracked[name] = KeptGenerator(name, obj)
+    elif isinstance(obj, Plain):
+        job.tracked[name] = Attributes(obj, ("level",))
+    else:
+        job.tracked[name] = obj
+trainer = Trainer()
+current, another = {now}, {then}
+trainer.current, by_name = current, {{"current": current}}
+for x, y in job.batches(DATA):
+    if x[0] > 5:
+        {turn}
+    print(current, by_name, trainer.current)
+"""
+TURNS = {
+    "current = another": "current",
+    "trainer.current = another": "trainer.current",
+    "trainer.turn()": "trainer.current",
+    "by_name['current'] = another": "by_name",
+}
+KINDS = [
+    ("optimizer", "other"),
+    ("model", "other_model"),
+    ("tracked['meter']", "tracked['other_meter']"),
+    ("tracked['one']", "tracked['two']"),
+    ("tracked['plain']", "tracked['other_plain']"),
+    ("tracked['meter'].update", "tracked['other_meter'].update"),
+    ("optimizer", "torch.optim.AdamW(model.parameters())"),
+    ("torch.default_generator", "tracked['one']"),
+    ("one_rate", "another_rate"),
+]
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize(("now", "then"), KINDS)
+def test_which_of_what_is_tracked_a_name_stands_for_is_on_no_other_machine(
+    tmp_path: Path, now: str, then: str, turn: str
+) -> None:
+    found = run_in(tmp_path, WHICH.format(now=now, then=then, turn=turn))
+    for at_boundary in (True, False):
+        names = [
+            one.name
+            for one in found.variables.comparison.differences(
+                found.theirs[RANK], found.own[JOINER], at_boundary=at_boundary
+            )
+        ]
+        assert TURNS[turn] in names
+
+
+def test_the_functions_of_a_schedule_are_in_no_state(tmp_path: Path) -> None:
+    turn = "schedule.lr_lambdas[0] = another_rate"
+    found = run_in(tmp_path, WHICH.format(now="1", then="1", turn=turn))
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    assert "schedule.lr_lambdas" in [one.name for one in before]

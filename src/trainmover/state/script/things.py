@@ -177,15 +177,17 @@ class Things:
         if reader is not None:
             if kind in _HOLDERS:
                 self._known_made(value, inside)
-            return [self._names[kind], reader(value, inside)]
+            of = self.untracked.own_name(value.__self__) if kind in BOUND else ""  # type: ignore
+            return [self._names[kind], reader(value, inside), of]
+        known = self.untracked.own_name(value)
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
-            return [self._names[kind], self._known_made(value, inside), held]
+            return [self._names[kind], self._known_made(value, inside), held, known]
         if issubclass(kind, _CONTAINERS) and is_closed(kind):
             return [self._names[kind], _contained(value, inside)]
         if is_generator(value):
             self._known_made(value, inside)
-        return None
+        return [self._names[kind], known] if known else None
 
     def inside(self, value: object) -> list[tuple[object, object]]:
         """What it is told by, if it is a thing: what lies in it, each with a name that is the same
@@ -273,9 +275,11 @@ def _parts_of(value: Any) -> list[tuple[object, object]]:
     return [(n if type(n) in _PLAIN else i, one) for i, (n, one) in enumerate(value.items())]
 
 
-def in_words(value: object) -> str:
+def in_words(value: object, tracked_as: str = "") -> str:
     """For people."""
     kind = type(value)
+    if tracked_as:
+        return f"the {kind.__name__} that is tracked as `{tracked_as}`"
     if kind is FunctionType:
         return f"the function {value.__name__}"  # type: ignore[attr-defined]
     if issubclass(kind, type):

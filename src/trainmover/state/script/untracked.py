@@ -20,6 +20,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
+from trainmover.state.kinds.generators import KeptGenerator
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.script.libraries import kept_in
 from trainmover.state.script.views import Views
@@ -57,6 +59,10 @@ class Untracked:
         for name, obj in tracked:
             for path, one in _all_of(name, obj):
                 self._names.setdefault(id(one), (path, _reference_to(one)))
+        for name, obj in tracked:  # Beside what is tracked whole.
+            if isinstance(obj, Attributes | KeptGenerator):
+                whole = obj.owner if isinstance(obj, Attributes) else obj.generator
+                self._names.setdefault(id(whole), (name, _reference_to(whole)))
         self._inside = {
             id(one): (_reference_to(one), _reference_to(obj))
             for _, obj in tracked
@@ -71,14 +77,14 @@ class Untracked:
 
     def name_of(self, value: object) -> str:
         """By which a module or another object is tracked, or one that it wraps; "" if it is not."""
-        if own := self._own_name(value):
+        if own := self.own_name(value):
             return own
         parts: Iterable[object] = ()
         if issubclass(type(value), nn.Module):
             parts = _parts(value)
         elif issubclass(type(value), torch.optim.Optimizer):
             parts = vars(value).values()  # One that shards has the tracked one inside.
-        return next((name for part in parts if (name := self._own_name(part))), "")
+        return next((name for part in parts if (name := self.own_name(part))), "")
 
     def has(self, value: object) -> bool:
         """Whether there is anything in it that counts and that nobody tracks."""
@@ -117,13 +123,13 @@ class Untracked:
             yield from () if is_lazy(value) else (value,)  # type: ignore[misc, arg-type]
         elif issubclass(kind, nn.Module):
             for part in _parts(value):
-                if not self._own_name(part):
+                if not self.own_name(part):
                     held = [*tensors_of(part).values(), *_tensors_in(self._kept_in(part))]
                     known = (one for one in held if one is not None and not is_lazy(one))
                     yield from (one for one in known if not self._shows(one))
         elif issubclass(kind, torch.optim.Optimizer):
             yield from self._trained_by(value)  # type: ignore[arg-type]
-            states = () if self._own_name(value) else list(value.state.values())  # type: ignore[attr-defined]
+            states = () if self.own_name(value) else list(value.state.values())  # type: ignore[attr-defined]
             for state in states:
                 entries = state.values() if isinstance(state, dict) else ()
                 yield from (one for one in entries if isinstance(one, Tensor))
@@ -153,9 +159,9 @@ class Untracked:
         if issubclass(type(value), torch.optim.Optimizer):
             if next(self._trained_by(value), None) is not None:  # type: ignore[arg-type]
                 return True
-            if self._own_name(value):
+            if self.own_name(value):
                 return False
-            wrapped = [one for one in vars(value).values() if self._own_name(one)]
+            wrapped = [one for one in vars(value).values() if self.own_name(one)]
             return not any(_is_part(one, value) for one in wrapped)  # type: ignore[arg-type]
         return not self.name_of(value)
 
@@ -171,7 +177,8 @@ class Untracked:
                 self._with_outer.add(id(value))
         return id(value) in self._with_outer
 
-    def _own_name(self, value: object) -> str:
+    def own_name(self, value: object) -> str:
+        """By which it is tracked itself, or attributes of it are kept; "" if it is not."""
         name, reference = self._names.get(id(value), ("", None))
         return name if reference is not None and reference() is value else ""
 

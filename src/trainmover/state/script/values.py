@@ -112,7 +112,8 @@ def entry_of(
     if secret:
         return [digest, HIDDEN]
     content = could_be_read(lambda: _content_of(value, views), b"")
-    return [digest, _text(value), content] if content else [digest, _text(value)]
+    text = _text(value, things.untracked.own_name(value))
+    return [digest, text, content] if content else [digest, text]
 
 
 def _content_of(value: object, views: Views) -> bytes:
@@ -410,7 +411,7 @@ def _sampled(tensor: Tensor) -> Tensor:
     return flat[:: -(-flat.numel() // _SAMPLE)]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, tracked_as: str) -> str:
     """What a hashed value is, for people."""
     kind = type(value)
     if kind in PLAIN or kind is range:
@@ -437,7 +438,7 @@ def _text(value: Any) -> str:
         return f"a {kind.__name__} of {len(value)}{ending}"
     if kind in (dict, set, frozenset):
         return f"a {kind.__name__} of {len(value)}"
-    return in_words(value)
+    return in_words(value, tracked_as)
 
 
 _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {

@@ -74,6 +74,7 @@ from trainmover.state.script.values import (
     Entry,
     entry_of,
     generator_entry,
+    handle_entry,
 )
 from trainmover.state.script.views import Views
 
@@ -291,8 +292,8 @@ class Variables:
         elif slot.count or kind in self._no_values:
             slot.silent = frozenset({kind})
         elif kind not in self._draw_nothing and self._is_generator(value, kind):
-            if not any(value is one for one in self._going_along()):
-                slot.entry = generator_entry(value)
+            name = self._known_along(value)
+            slot.entry = handle_entry(name) if name else generator_entry(value)
         else:
             self._read_thing(slot, value, kind)
 
@@ -318,13 +319,20 @@ class Variables:
         if slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind):
             self._no_values.add(kind)
 
-    def _going_along(self) -> Iterator[object]:
-        """Generators that a rank takes with it. A script may hold one of the process by a method:
-        `self.draw = random.random`."""
-        yield from rng.of_process()
-        for _, obj in self._tracked():
-            yield obj.generator if isinstance(obj, KeptGenerator) else obj
-        yield from self._of_loops()
+    def _known_along(self, generator: object) -> str:
+        """Which one it is of those that a rank takes with it; "": none. What that draws the rank
+        knows, and which of them a variable is it does not. A script may hold one of the process by
+        a method: `self.draw = random.random`."""
+        return next((name for name, one in self._going_along() if one is generator), "")
+
+    def _going_along(self) -> Iterator[tuple[str, object]]:
+        for number, one in enumerate(rng.of_process()):
+            yield f"generator {number} of the process", one
+        for name, obj in self._tracked():
+            one = obj.generator if isinstance(obj, KeptGenerator) else obj
+            yield f"the generator that is tracked as `{name}`", one
+        for one in self._of_loops():
+            yield "a generator of a loop over data", one
 
     def _counts(self, slot: Slot, value: object, full: bool) -> bool:
         """Whether a loop's target shows how far its iterator is: not if it is the batch, or a part
@@ -477,7 +485,7 @@ class Variables:
             kind = type(value)
             if kind not in self._draw_nothing and self._is_generator(value, kind):
                 found.append(value)
-        along = [*map(id, self._going_along())] if found else []
+        along = [id(one) for _, one in self._going_along()] if found else []
         return [value for value in found if id(value) not in along]
 
     # --- handles ----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from trainmover.state.script.search.contents import (
     flattened,
     is_looked_at,
 )
-from trainmover.state.script.search.counting import NESTED_MAX, SMALL
+from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL
 from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
     BEFORE,
@@ -193,7 +193,8 @@ class Search:
         has it. A part of the state stands for one attribute, and an attribute may have many."""
         state = flattened(whole, 2)
         left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
-        named = _named(Counter(_plainly(name) for name, _ in state), slots, owner)
+        told = [slot for slot in slots if not self._inside.counting.holds(now_in(slot), _is_code)]
+        named = _named(Counter(_plainly(name) for name, _ in state), told, owner)
         left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
         others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
         asked = Counter(entry for parts in others.values() for entry in parts)
@@ -368,6 +369,11 @@ class Search:
 def _whose(tracked: object) -> object:
     """The object of the script that this keeps, or is."""
     return tracked.owner if isinstance(tracked, Attributes) else tracked
+
+
+def _is_code(kind: type) -> bool:
+    """Which no state_dict() has, but its name: a schedule's functions."""
+    return kind in FUNCTIONS
 
 
 def _kept_of_modules(tracked: list[tuple[str, object]]) -> set[tuple[int, str]]:

@@ -44,6 +44,7 @@ from trainmover.state.script.libraries import (
     stored_in,
 )
 from trainmover.state.script.search.contents import (
+    CONTAINERS,
     OF_MODULES,
     OF_OPTIMIZERS,
     changes_in_place,
@@ -594,9 +595,9 @@ class Inside:
         return Slot(key, owner, name, is_secret(path, value), target=target, is_asked=not is_dict)
 
     def _goes_with_state(self, value: object) -> bool:
-        """Whether it is tracked, and so is all that it has."""
-        is_tracked = any(value is obj for _, obj in self._tracked)
-        return is_tracked and not self._layout.things.untracked.has(value)
+        """Whether it is a container that is tracked: its entries are in its state. Of all else that
+        is tracked which one it is says all."""
+        return issubclass(type(value), CONTAINERS) and any(value is one for _, one in self._tracked)
 
     def outside(self, slot: Slot) -> None:
         if self.slots_left:
