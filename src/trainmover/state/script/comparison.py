@@ -5,6 +5,7 @@ process at two fetches.
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,10 +67,10 @@ class Comparison:
         """
         if not theirs:
             return []
-        their_place, their, their_end, their_tracked, _ = decoded(theirs)
+        their_place, their, their_end, their_tracked, *_ = decoded(theirs)
         if collecting := _collecting(their_place):
             return collecting
-        own_place, mine, mine_end, tracked, others = decoded(own)
+        own_place, mine, mine_end, tracked, others, _ = decoded(own)
         if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
             return [_elsewhere(their_place, own_place)]
         if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
@@ -94,10 +95,10 @@ class Comparison:
         """
         if not same_place(before, now):
             return []
-        place, then, _, tracked, _ = decoded(before)
+        place, then, _, tracked, *_ = decoded(before)
         if collecting := _collecting(place):
             return collecting
-        _, later, _, _, _ = decoded(now)
+        _, later, *_ = decoded(now)
         common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
         return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
 
@@ -123,7 +124,7 @@ class Comparison:
         if not all(history):
             return []
         (_, first, *_), (_, stood, *_), (at, before, *_), (here, now, *_) = map(decoded, history)
-        _, mine, _, tracked, others = decoded(own)
+        _, mine, _, tracked, others, _ = decoded(own)
         known = now if at == here else now.keys() & before.keys()
         news = {
             key: now[key]
@@ -155,13 +156,13 @@ class Comparison:
         """
         if not all(history):
             return []
-        *_, (_, before, _, _, _), (_, now, _, _, _) = map(decoded, history)
+        *_, (_, before, *_), (_, now, *_) = map(decoded, history)
         news = {
             key: entry
             for key, entry in now.items()
             if (key in before or asked) and not _as_in(before, key, entry)
         }
-        _, mine, _, tracked, others = decoded(own)
+        _, mine, _, tracked, others, _ = decoded(own)
         unknown = {*tracked, *others, *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
@@ -219,13 +220,30 @@ def same_place(theirs: bytes, own: bytes) -> bool:
     return bool(theirs and own and decoded(theirs)[0] == decoded(own)[0])
 
 
-def decoded(
-    data: bytes,
-) -> tuple[Place, dict[str, Entry], dict[str, Entry], list[str], list[str]]:
+class Captured(NamedTuple):
+    """place    where the script stood
+    found    entries by key
+    at_end   those that are read only behind the loop
+    tracked  keys of what hangs on tracked state
+    others   keys of what has no plain value
+    brief    entries of what is written before it is read, for all that the source says
+    """
+
+    place: Place
+    found: dict[str, Entry]
+    at_end: dict[str, Entry]
+    tracked: list[str]
+    others: list[str]
+    brief: dict[str, Entry]
+
+
+def decoded(data: bytes) -> Captured:
+    """Raises ProtocolError on malformed bytes."""
     try:
-        place, found, at_end, tracked, others = _decoder.decode(data)
-        if isinstance(found, dict) and isinstance(at_end, dict):
-            return place, found, at_end, list(tracked), list(others)
+        captured = Captured(*_decoder.decode(data))
+        dicts = (captured.found, captured.at_end, captured.brief)
+        if all(isinstance(one, dict) for one in dicts):
+            return captured._replace(tracked=[*captured.tracked], others=[*captured.others])
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise ProtocolError(f"These bytes are no variables of a script: {error}.") from error
     raise ProtocolError("These bytes are no variables of a script.")
@@ -233,7 +251,7 @@ def decoded(
 
 def all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
     """Also what is read only behind the loop; and keys of what hangs on tracked state."""
-    _, found, at_end, tracked, _ = decoded(data)
+    _, found, at_end, tracked, *_ = decoded(data)
     return at_end | found, tracked
 
 

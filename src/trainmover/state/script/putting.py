@@ -6,6 +6,9 @@ rank's. What they leave in a variable is then another than the rank's, whose rec
 value says all of itself, and so does a small collection of such, or a small tensor. It can be had
 where the rank had it; who compares afterwards sees that nothing else is another.
 
+What is written before it is read, as far as the source says, is put as well (`Layout.brief`): it
+makes no difference if that is right, and if it is not, nothing is lost.
+
 A value may also be all that shows of what nobody can compare: the count of an object of some
 library, or of a thread. Where a script keeps such, and it has changed on the way, nothing is put.
 
@@ -68,6 +71,22 @@ def to_put(
     others = {key for key in both if not same(theirs[key], mine[key])}
     known = {key for key in others if _says_all(theirs[key]) and _says_all(mine[key])}
     return {key: _value_of(theirs[key]) for key in known}
+
+
+def made_of(
+    theirs: Mapping[str, Entry], before: Mapping[str, Entry], now: Mapping[str, Entry]
+) -> dict[str, Entry]:
+    """What the rank's last step has made of its variables, as far as another rank tells: of those
+    that were the same there before it.
+
+    theirs, before  of the rank and of the other one, where both fetched for that step
+    now             of the other one, behind it
+    """
+    return {
+        key: entry
+        for key, entry in now.items()
+        if key in theirs and key in before and same(theirs[key], before[key])
+    }
 
 
 def _says_all(entry: Entry) -> bool:

@@ -72,6 +72,7 @@ from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
     Entry,
+    brief_entry,
     entry_of,
     generator_entry,
     handle_entry,
@@ -219,7 +220,8 @@ class Variables:
         for name, value in self.settings().items():
             found[f"{PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
-        return _encoder.encode([layout.place, found, at_end, layout.tracked, others])
+        brief = self._read_brief(layout) if layout.brief else {}
+        return _encoder.encode([layout.place, found, at_end, layout.tracked, others, brief])
 
     def _read_locals(
         self,
@@ -238,6 +240,18 @@ class Variables:
                     self._read(slot, value, full)
                 if slot.entry is not NO_VALUE:
                     (at_end if slot.at_end else found)[slot.key] = slot.entry
+
+    def _read_brief(self, layout: Layout) -> dict[str, Entry]:
+        found = {}
+        for slot in layout.brief:
+            # As `now_in`, without its call.
+            value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
+            if value is not slot.last:
+                slot.last = value if type(value) in PLAIN else NEVER
+                slot.entry = brief_entry(value, self._views, self._things)
+            if slot.entry is not NO_VALUE:
+                found[slot.key] = slot.entry
+        return found
 
     def _read_rounds(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
@@ -465,6 +479,10 @@ class Variables:
             )
             for one in [slot for slots in newest.frames for slot in slots] + newest.outside
             if one.owner is not None
+        ] + [
+            (one.of or one.owner, one.name, now_in(one))
+            for one in newest.brief
+            if one.entry is not NO_VALUE
         ]
 
     @property
@@ -504,8 +522,7 @@ class Variables:
         """
         if not theirs:
             return
-        _, found, at_end, _, _ = decoded(theirs)
-        their = at_end | found
+        their, _ = all_in(theirs)
         for slot, value, frame in self._values_at(self.frames(sys._getframe(1))):
             entry = their.get(slot.key, NO_VALUE)
             if is_given(entry, value, own) and value is not own[known_of(entry)]:
@@ -533,6 +550,22 @@ class Variables:
             if slot.key in wanted:
                 put(slot, frame, value, wanted[slot.key])
         return {*wanted}
+
+    def put_brief(
+        self, theirs: Mapping[str, Entry], own: bytes, *histories: Sequence[bytes]
+    ) -> None:
+        """Store what is written before it is read, as far as the source says, as another had it:
+        if that is wrong, nobody shall know. To be called as `put` is.
+
+        histories: as in `put`
+        Raises ProtocolError on malformed bytes.
+        """
+        every = [[decoded(one).brief for one in history if one] for history in histories]
+        wanted = to_put(theirs, decoded(own).brief, stored(*every))
+        newest = self._newest
+        for slot in newest.brief if newest is not None and wanted else ():
+            if slot.key in wanted:
+                put(slot, None, now_in(slot), wanted[slot.key])
 
     def note_closed(self) -> None:
         """What of libraries' the script keeps where its run parks: see `put`."""

@@ -8,7 +8,7 @@ iterator around job.batches keeps of the batches before.
 import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import NoReturn
@@ -16,7 +16,16 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
-from trainmover.state.script.comparison import Apart, Difference, advice, never_apart, sentence
+from trainmover.state.script.comparison import (
+    Apart,
+    Difference,
+    advice,
+    decoded,
+    never_apart,
+    sentence,
+)
+from trainmover.state.script.putting import made_of
+from trainmover.state.script.values import Entry
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
@@ -40,6 +49,7 @@ class Refusal:
         self.apart: Apart = never_apart
         self._looked = -1  # Number of a loop.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
+        self._brief: Mapping[str, Entry] = {}  # The rank's, at that fetch.
         self._rank = rank
         self._variables = variables
         self._loops = loops
@@ -75,14 +85,19 @@ class Refusal:
         if self._was_put:
             found = differences(self._own())
         self._refuse(found)
+        self._brief = decoded(theirs).brief if theirs else {}
+        self._variables.put_brief(self._brief, own, [self.stood, own], self.history)
 
     def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Comparison.begun`."""
-        self._refuse(
-            self._variables.comparison.begun(self.history, self._own(), self.apart, self._was_put)
-        )
+        own = self._own()
+        self._refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
+        if self.history and all(self.history):
+            before, now = (decoded(one).brief for one in self.history[-2:])
+            made = made_of(self._brief, before, now)
+            self._variables.put_brief(made, own, [self.stood, own], self.history)
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the

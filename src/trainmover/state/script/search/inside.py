@@ -82,11 +82,11 @@ from trainmover.state.script.things import (
     slots_of,
 )
 from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import PLAIN, is_secret
+from trainmover.state.script.values import PLAIN, is_secret, may_be_brief
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
-WATCHED_MAX = 2048
+WATCHED_MAX = BRIEF_MAX = 2048
 OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
@@ -570,9 +570,12 @@ class Inside:
         if self._source.by_others and type(owner) is not ModuleType:
             self._layout.sizes.append((held, len(held)))
         stored = self._source.by_others & held.keys()
-        stored -= self.counting.temporary(type(owner), stored)
+        temporary = self.counting.temporary(type(owner), stored)
+        stored -= temporary
         if issubclass(type(owner), Optimizer):
             stored -= OF_OPTIMIZERS
+        for name in sorted(temporary):
+            self._is_brief(f"{path}.{name}", held, name, held[name])
         for name in sorted(stored):
             is_clock = self.counting.is_clock(f".{name}", held[name])
             if not is_clock and self.counting.is_variable(held[name]):
@@ -612,6 +615,16 @@ class Inside:
         if not brief or self.counting.is_moving(value):
             handed = is_handed(self._source, name)
             self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
+        else:
+            self._is_brief(path, owner, name, value, of)
+
+    def _is_brief(self, path: str, owner: Any, name: str, value: object, of: Any = None) -> None:
+        """It goes with the rank all the same, as far as it is small and plain: what the source says
+        may be less than what happens."""
+        if len(self._layout.brief) < BRIEF_MAX and may_be_brief(value):
+            slot = self.slot(path, owner, name, value)
+            slot.of = of
+            self._layout.brief.append(slot)
 
     def variable(
         self,

@@ -68,6 +68,7 @@ class Layout:
     outside   slots of all others
     watched   slots of what nothing in the source changes, as far as is known, and of large
               containers that somebody may change: each counts from when it has changed
+    brief     slots of attributes that are written before they are read, as far as the source says
     unlisted  globals of the script's own functions whose module nobody lists
     roots     of the objects that the search went through: in which frame, by which name
     children  the others: what held them must hold them still
@@ -85,6 +86,7 @@ class Layout:
     frames: list[list[Slot]] = field(default_factory=list)
     outside: list[Slot] = field(default_factory=list)
     watched: list[Slot] = field(default_factory=list)
+    brief: list[Slot] = field(default_factory=list)
     unlisted: list[dict[str, Any]] = field(default_factory=list)
     roots: list[tuple[int, str, object]] = field(default_factory=list)
     children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
