@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from trainmover.state.script.code.syntax import called_name, children, last_name, walk
+from trainmover.state.script.code.syntax import Function, called_name, children, last_name, walk
 
 Part = tuple[str, str]
 """What has it, as "self.meter", "" for what has no name; and the name of an attribute."""
@@ -78,7 +78,10 @@ def replaced_in(tree: ast.Module) -> set[str]:
 
 def _of_wholes(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
     classes = [one for one in nodes if isinstance(one, ast.ClassDef)]
-    asked = {one.name for one in classes if "self" in _wholes_in(one)}
+    others = _wholes_in(tree) - {"self"}
+    asked = {one.name for one in classes if "self" in _wholes_in(one) | _given_whole(one, nodes)}
+    asked |= _made_of(others | _given_whole(tree, nodes), nodes)
+    asked |= {one.name for one in classes if _is_data(one)} & _compared(nodes)
     for one in classes * 2:  # Those that derive from them, and from these.
         if asked & {last_name(base) for base in one.bases}:
             asked.add(one.name)
@@ -91,7 +94,6 @@ def _of_wholes(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
         if one.name in asked:
             found |= {attribute for owner, attribute in _stores_in(one) if owner == "self"}
             found |= {*_fields_of(one)}
-    others = _wholes_in(tree) - {"self"}
     return found | {attribute for owner, attribute in _stores_in(tree) if owner in others}
 
 
@@ -106,6 +108,50 @@ def _wholes_in(node: ast.AST) -> set[str]:
     return found - {""}
 
 
+def _given_whole(node: ast.AST, nodes: list[ast.AST]) -> set[str]:
+    """What is given to functions that read all of it: snapshot(self)."""
+    readers = {
+        (one.name, number)
+        for one in nodes
+        if isinstance(one, Function)
+        for number, argument in enumerate((*one.args.posonlyargs, *one.args.args))
+        if argument.arg != "self" and argument.arg in _wholes_in(one)
+    }
+    return {
+        path_of(given)
+        for one in (walk(node) if readers else ())
+        if isinstance(one, ast.Call)
+        for number, given in enumerate(one.args)
+        if (called_name(one), number) in readers
+    } - {""}
+
+
+def _made_of(names: set[str], nodes: list[ast.AST]) -> set[str]:
+    """What these are made by calling."""
+    return {
+        called_name(one.value)
+        for one in nodes
+        if isinstance(one, ast.Assign) and not names.isdisjoint(map(path_of, one.targets))
+    }
+
+
+def _is_data(node: ast.ClassDef) -> bool:
+    """Whether all of it is asked for as one is compared with another."""
+    return any("dataclass" in (last_name(one), called_name(one)) for one in node.decorator_list)
+
+
+def _compared(nodes: list[ast.AST]) -> set[str]:
+    """Classes whose objects are compared with others, as far as it can be told."""
+    found = [
+        part
+        for one in nodes
+        if isinstance(one, ast.Compare)
+        and any(isinstance(by, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for by in one.ops)
+        for part in (one.left, *one.comparators)
+    ]
+    return {*map(called_name, found)} | _made_of({*map(path_of, found)} - {""}, nodes)
+
+
 def _fields_of(node: ast.ClassDef) -> Iterator[str]:
     """Of a dataclass."""
     for one in node.body:
@@ -115,7 +161,7 @@ def _fields_of(node: ast.ClassDef) -> Iterator[str]:
 
 def _by_made_up_names(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
     """Those whose name begins as one that is made up. Where nothing of it is known, those that are
-    read by no name: what else would read them?"""
+    read by no name (what else would read them?), and those whose name stands in a text."""
     imported = {*_imported(nodes)}
     begins = [_known_of(name) for one in nodes if (name := _made_up(one, imported)) is not None]
     if not begins:
@@ -127,7 +173,8 @@ def _by_made_up_names(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
         if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load)
     }
     known = {name for name in stored for begin in begins if begin and name.startswith(begin)}
-    return known | (set[str]() if all(begins) else stored - loaded)
+    texts = {one.value for one in nodes if isinstance(one, ast.Constant)}
+    return known | (set[str]() if all(begins) else stored - (loaded - texts))
 
 
 def _imported(nodes: list[ast.AST]) -> Iterator[str]:

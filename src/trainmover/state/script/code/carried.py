@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeGuard
 
 from trainmover.state.script.code.asked_for import (
     Part,
@@ -26,7 +27,8 @@ from trainmover.state.script.code.asked_for import (
     path_of,
     replaced_in,
 )
-from trainmover.state.script.code.grammar import given_to, own, stored_by_name
+from trainmover.state.script.code.functions import OF_OBJECTS
+from trainmover.state.script.code.grammar import CONSTRUCTORS, given_to, own, stored_by_name
 from trainmover.state.script.code.syntax import (
     Function,
     called_name,
@@ -93,22 +95,28 @@ class _Reader:
         self._functions: dict[str, list[_Known]] = {}
         for node, is_method in _functions(tree, in_class=False):
             self._functions.setdefault(node.name, []).append(_known(node, is_method))
-        self._swallows = {"suppress", *_that_swallow(tree)}
+        self._swallows = _that_swallow(tree)
+        self._is_swallowed = _is_kept(tree, self._swallows)
         self._foreign = _of_others(tree)
         self._drawn = {id(one) for one in _drawn(tree)}
         self._called = {name for node in walk(tree) if (name := called_name(node))}
-        self._replaced = replaced_in(tree)
+        self._made_here = {*_made_here(tree)}
+        self._replaced = replaced_in(tree) | self._wrapped(tree)
         self._nobody = {id(one) for one in _bound_inside(tree)}
         self._later = {id(one) for one in _run_later(tree)}
         self._computed = {name for name, known in self._functions.items() if _is_computed(known)}
+        self._computed |= _worked_out(tree, self._functions)
         self._calls = _calls(self._functions)
         self._rebinds = _rebinds(self._functions, self._calls)
+        self._shadowed = {id(one) for one in _shadowed(tree)}
         functions = {id(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
         self._handed_out = {
             name
             for node in walk(tree)
             if id(node) not in functions and (name := last_name(node)) in self._functions
         }
+        self._handed_out |= _called_by_name(tree) & self._functions.keys()
+        self._turned = self._turned_unseen()
         self._beside = {id(one) for file in files if _runs_beside(file) for one in walk(file)}
         self._run_beside = _reached(self._calls, filter(self._may_stand_still, self._functions))
         self._anywhere = at is None  # Any loop may be under way.
@@ -137,6 +145,18 @@ class _Reader:
         """Whether something else may call it: Python itself, torch, or who was given it."""
         by_python = name == "forward" or (name.startswith("__") and name.endswith("__"))
         return by_python or name not in self._called or name in self._handed_out
+
+    def _turned_unseen(self) -> frozenset[str]:
+        """Names and attributes that may stand for another object behind any statement: what no
+        name calls gives them one, as an operator, a `with`, a callback or a layer does."""
+        names = self._functions.keys() - CONSTRUCTORS
+        others = [one for one in names if self._is_called_by_others(one) or self._is_set(one)]
+        return frozenset[str]().union(*(self._rebinds[name] for name in others))
+
+    def _is_set(self, name: str) -> bool:
+        """Whether it is called as an attribute is stored to."""
+        decorators = (one for known in self._functions[name] for one in known.node.decorator_list)
+        return any(last_name(one) == "setter" for one in decorators)
 
     def _called_by_nobody(self, others: set[str]) -> set[str]:
         """What only calls itself, or each other: as `step` does, which calls that of its base."""
@@ -174,6 +194,17 @@ class _Reader:
         self._summaries[name] = read, written
         return read, written
 
+    def _wrapped(self, tree: ast.Module) -> set[str]:
+        """Functions in whose place what the script itself makes is put, of them or of others."""
+        ours = self._functions.keys() | self._made_here | self._foreign
+        found = set[str]()
+        for name, value in _put_in_place(tree):
+            if name in self._functions:
+                calls = isinstance(value, ast.Call)
+                if not calls or last_name(_root(value)) in ours or called_name(value) in ours:
+                    found.add(name)
+        return found
+
     def _may_stand_still(self, name: str) -> bool:
         """Whether a function of that name runs beside the script, or something else calls it."""
         each = [one.node for one in self._functions[name]]
@@ -188,8 +219,10 @@ class _Reader:
             return True
         names = {last_name(one) or called_name(one) for one in function.decorator_list}
         roots = {last_name(_root(one)) for one in function.decorator_list}
+        plain = {last_name(one) for one in map(_called, function.decorator_list) if one is not None}
         deciding = self._functions.keys() | _CACHES
-        return not (names.isdisjoint(deciding) and roots.isdisjoint(self._foreign))
+        known = names.isdisjoint(deciding) and roots.isdisjoint(self._foreign)
+        return not (known and plain.isdisjoint(self._made_here))
 
     def _call(self, call: ast.Call, name: str, written: _Parts) -> _Summary:
         """What it reads that is not written by now, and what is then."""
@@ -197,6 +230,11 @@ class _Reader:
         functions = self._functions.get(name, [])
         if id(call) not in self._drawn and any(_waits(one.node) for one in functions):
             surely = _NOTHING
+        if id(call) in self._shadowed:
+            surely = _NOTHING
+        elif isinstance(call.func, ast.Attribute) and name in OF_OBJECTS:
+            # It may be a tensor's own, or a list's: of the script's it is that object's.
+            surely = frozenset(one for one in surely if one[0].partition(".")[0] == "0")
         names = _given(call, functions, self._path)
         if not self._loops:
             self._looped |= self._in_loops.get(name, _NOTHING)
@@ -215,12 +253,12 @@ class _Reader:
         read: _Parts = _NOTHING
         for statement in body:
             stands = self._stands_in(statement)
-            simple = not isinstance(statement, _Loop | ast.If | ast.With | ast.Try)
-            before = _NOTHING if stands and simple else written
+            simple = not isinstance(statement, _Loop | ast.If | ast.With | ast.Try | ast.Match)
+            in_head = stands and not simple and not any(map(self._stands_in, _within(statement)))
+            before = _NOTHING if in_head or (stands and simple) else written
             more, written = self._statement(statement, before)
             read |= more
-            if stands and simple:
-                written = _NOTHING
+            written = _NOTHING if stands and simple else _without_any(written, self._turned)
         return read, written
 
     def _stands_in(self, node: ast.stmt) -> bool:
@@ -247,12 +285,13 @@ class _Reader:
                     if item.optional_vars is not None:
                         written = _bound(written, item.optional_vars)
                 more, after = self._block(node.body, written)
-                managers = {called_name(item.context_expr) for item in node.items}
-                quiet = not managers.isdisjoint(self._swallows)
+                managers = [item.context_expr for item in node.items]
+                quiet = not self._swallows.isdisjoint(map(called_name, managers))
+                quiet |= self._is_swallowed and any(map(path_of, managers))
                 return read | more, written & after if quiet else after
             case ast.Match():
                 read, written = self._expression(node.subject, written)
-                cases = [self._block(one.body, written) for one in node.cases]
+                cases = [self._block(one.body, _matched(written, one)) for one in node.cases]
                 ends = [after for _, after in cases]
                 if not any(_takes_all(one) for one in node.cases):
                     ends.append(written)
@@ -340,6 +379,13 @@ def _at(file: ast.Module, lines: frozenset[int]) -> Iterator[ast.stmt]:
                 yield node
 
 
+def _within(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Statements in it."""
+    for node in walk(statement):
+        if isinstance(node, ast.stmt) and node is not statement:
+            yield node
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
@@ -361,6 +407,13 @@ def _bound(written: _Parts, target: ast.AST) -> _Parts:
     for node in walk(target):
         if isinstance(node, ast.Name | ast.Attribute):
             written = _without(written, path_of(node))
+    return written
+
+
+def _matched(written: _Parts, case: ast.match_case) -> _Parts:
+    for node in walk(case.pattern):
+        if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+            written = _without(written, node.name)
     return written
 
 
@@ -464,19 +517,56 @@ def _drawn(tree: ast.Module) -> Iterator[ast.AST]:
                 yield from values
 
 
-def _that_swallow(tree: ast.Module) -> Iterator[str]:
-    """Names of context managers of the script's that may let no exception pass."""
-    for node in walk(tree):
-        if isinstance(node, ast.ClassDef):
+def _that_swallow(tree: ast.Module) -> set[str]:
+    """Names by which context managers are made that may let no exception pass: the script's own,
+    those derived from such, functions that give such, and Python's."""
+    nodes, found = [*walk(tree)], {"suppress"}
+    while True:
+        more = {name for node in nodes for name in _swallowing(node, found)}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _swallowing(node: ast.AST, known: set[str]) -> Iterator[str]:
+    match node:
+        case ast.ImportFrom(names=names):
+            yield from (one.asname for one in names if one.asname and one.name in known)
+        case ast.ClassDef():
             exits = [one for one in node.body if getattr(one, "name", "") in _EXITS]
             returned = [one for end in exits for one in walk(end) if isinstance(one, ast.Return)]
-            if any(one.value and not _is_false(one.value) for one in returned):
+            own = any(one.value and not _is_false(one.value) for one in returned)
+            if own or not known.isdisjoint(map(last_name, node.bases)):
                 yield node.name
-        elif isinstance(node, Function):
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
             tries = [one for one in walk(node) if isinstance(one, ast.Try) and one.handlers]
             bodies = [ast.Module(one.body, []) for one in tries]
-            if any(isinstance(one, ast.Yield) for body in bodies for one in walk(body)):
+            bodies += [ast.Module(one.body, []) for one in walk(node) if _is_quiet(one, known)]
+            ends = [one.value for one in walk(node) if isinstance(one, ast.Return)]
+            gives = any(one and called_name(one) in known for one in ends)
+            if gives or any(isinstance(one, ast.Yield) for body in bodies for one in walk(body)):
                 yield node.name
+        case ast.Call(args=given) if called_name(node) == "enter_context":
+            if any(called_name(one) in known for one in given):
+                yield from ("ExitStack", "AsyncExitStack")
+
+
+def _is_quiet(node: ast.AST, known: set[str]) -> TypeGuard[ast.With]:
+    return isinstance(node, ast.With) and not known.isdisjoint(
+        called_name(item.context_expr) for item in node.items
+    )
+
+
+def _is_kept(tree: ast.Module, swallows: set[str]) -> bool:
+    """Whether such a one is made elsewhere than where it is entered, so that any name may be it."""
+    entered = {
+        id(item.context_expr)
+        for one in walk(tree)
+        if isinstance(one, ast.With | ast.AsyncWith)
+        for item in one.items
+    }
+    made = (one for one in walk(tree) if called_name(one) in swallows)
+    return any(id(one) not in entered for one in made)
 
 
 def _is_false(value: ast.expr) -> bool:
@@ -503,6 +593,66 @@ def _root(node: ast.AST) -> ast.AST:
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node
+
+
+def _called(decorator: ast.expr) -> ast.Name | None:
+    """The name of a decorator that is none's attribute: `every` of @every and of @every(6)."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return name if isinstance(name, ast.Name) else None
+
+
+def _made_here(tree: ast.Module) -> Iterator[str]:
+    """Classes, and names that something is stored to."""
+    for node in walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _put_in_place(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """What is stored to by a name that functions may have: of attributes; of the top and of
+    classes, where no function's own variables are meant."""
+    for node in walk(tree):
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                yield from ((one.attr, value) for one in targets if isinstance(one, ast.Attribute))
+            case ast.Call(args=[_, ast.Constant(value=str(name)), value]):
+                if called_name(node) == "setattr":
+                    yield name, value
+            case ast.ClassDef(body=body):
+                yield from _assigned(body)
+    yield from _assigned(tree.body)
+
+
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    for one in body:
+        if isinstance(one, ast.Assign):
+            names = (target for target in one.targets if isinstance(target, ast.Name))
+            yield from ((target.id, one.value) for target in names)
+
+
+def _shadowed(tree: ast.Module) -> Iterator[ast.Call]:
+    """Calls by a name that the function around has been given, or has for something of its own."""
+    for function, is_method in _functions(tree, in_class=False):
+        known = _known(function, is_method)
+        inner = {one.name for one in own(function) if isinstance(one, Function)}
+        names = {*known.parameters, *known.own} - inner
+        for node in walk(function):
+            is_named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if is_named and node.func.id in names:  # type: ignore[attr-defined]
+                yield node  # type: ignore[misc]
+
+
+def _called_by_name(tree: ast.Module) -> set[str]:
+    """As by methodcaller("measure"), getattr(self, "measure")()."""
+    return {
+        one.value
+        for node in walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) in ("methodcaller", "getattr")
+        for one in node.args
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
 
 
 def _bound_inside(tree: ast.Module) -> Iterator[ast.Name]:
@@ -537,6 +687,28 @@ def _is_computed(functions: list[_Known]) -> bool:
     """Whether an attribute of that name is worked out where it is read."""
     decorators = [last_name(one) for known in functions for one in known.node.decorator_list]
     return any(name.endswith("property") for name in decorators)
+
+
+def _worked_out(tree: ast.Module, functions: Mapping[str, list[_Known]]) -> set[str]:
+    """Attributes that a descriptor of the script's gives, or its `__getattr__`."""
+    giving = {
+        node.name
+        for node in walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(getattr(one, "name", "") == "__get__" for one in node.body)
+    }
+    found = {
+        name
+        for node in walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for name, value in _assigned(node.body)
+        if called_name(value) in giving
+    }
+    if not functions.keys().isdisjoint(("__getattr__", "__getattribute__")):
+        attributes = [one for one in walk(tree) if isinstance(one, ast.Attribute)]
+        stored = {one.attr for one in attributes if not isinstance(one.ctx, ast.Load)}
+        found |= {one.attr for one in attributes} - stored - functions.keys()
+    return found
 
 
 def _calls(functions: Mapping[str, list[_Known]]) -> dict[str, set[str]]:

@@ -337,11 +337,23 @@ class Inside:
             if not of_others:
                 self._attribute(below, held, name, value, stored=stored)
             self.hold(held, name, value, below, depth + 1, within or None)
+        if not issubclass(kind, CONTAINERS):
+            self._from_class(owner, path)
         if self._layout.things.is_own_container(owner):
             if len(entries := entries_of(owner)) > SMALL:
                 self._crowd(owner, path, depth)
             for number, entry in enumerate(entries[:SMALL]):
                 self._part(entry, f"{path}[{number}]", depth + 1)
+
+    def _from_class(self, owner: object, path: str) -> None:
+        """Attributes of an object that its class has, and that it may get itself."""
+        kind, held = type(owner), held_by(owner)
+        own = [vars(one) for one in reversed(kind.__mro__) if self.is_own(one)]
+        shared = {name: value for one in own for name, value in one.items() if name not in held}
+        for name in sorted(self.counting.stored(kind, shared)):
+            below = f"{path}.{name}"
+            if type(shared[name]) in PLAIN and not self.counting.is_clock(below, None, kind):
+                self.outside(self.slot(below, owner, name, None))
 
     def _class(self, kind: type, depth: int) -> None:
         """Attributes of the class itself, and what its functions keep. What it is known by does not
