@@ -10,6 +10,53 @@ import pytest
 from trainmover.state.script.code.source import read, source_of
 
 BESIDE = {
+    "an object that is given both, by two methods": """
+        class Kept:
+            def __init__(self):
+                self.seconds = self.level = 0.0
+            def update(self, seconds):
+                self.seconds = seconds
+            def observe(self, value):
+                self.level = self.level + value
+        kept = Kept()
+        for x, y in job.batches(DATA):
+            kept.update(time.time())
+            kept.observe(float(x.sum()))
+    """,
+    "a value that is the time at times": """
+        def read(kind, x):
+            if kind == "time":
+                return time.time()
+            return float(x.sum())
+        kept = types.SimpleNamespace(level=0.0)
+        for x, y in job.batches(DATA):
+            kept.level = kept.level + read("value", x)
+    """,
+    "a choice between the time and something else": """
+        timed, kept = False, types.SimpleNamespace(level=0.0)
+        for x, y in job.batches(DATA):
+            kept.level = kept.level + (time.time() if timed else float(x.sum()))
+    """,
+    "what is looked up by an address": """
+        net, kept, table = nn.Linear(1, 1), types.SimpleNamespace(level=0.0), {}
+        for x, y in job.batches(DATA):
+            table[id(net)] = float(x.sum())
+            kept.level = kept.level + table.get(id(net), 0.0)
+    """,
+    "what is chosen by an address": """
+        net, kept, table = nn.Linear(1, 1), types.SimpleNamespace(level=0.0), {}
+        for x, y in job.batches(DATA):
+            table[0] = float(x.sum())
+            kept.level = kept.level + sum(v for k, v in table.items() if k != id(net))
+    """,
+    "a function that is named as a module": """
+        del time
+        def time(value):
+            return 2 * value
+        kept = types.SimpleNamespace(level=0.0)
+        for x, y in job.batches(DATA):
+            kept.level = kept.level + time(float(x.sum()))
+    """,
     "a pair": """
         def timed(x):
             began = time.perf_counter()

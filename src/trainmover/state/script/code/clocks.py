@@ -7,7 +7,7 @@ holds it. What is given something else too is no such thing.
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from trainmover.state.script.code import grammar
@@ -41,6 +41,7 @@ _CLOCK_ATTRIBUTES = frozenset(
 )
 _MIXED = (ast.Tuple, ast.List, ast.Dict, ast.Call)
 _CHOOSE = frozenset({"min", "max"})
+_LOOKS_UP = frozenset({"get", "pop", "setdefault"})
 _FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
 _Path = tuple[int, str]
 """A name with the id of its scope, an attribute with 0."""
@@ -77,6 +78,7 @@ class Clocks:
         self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
         self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
+        self._fed_otherwise: set[str] = set()
         self._rows_tell = True  # Also those that have constants beside the time.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
 
@@ -126,7 +128,7 @@ class Clocks:
 
     def _derive(self) -> None:
         for _ in range(12):
-            before = self._count()
+            before, self._fed_otherwise = self._count(), self._given_otherwise()
             for key, _, nodes in self._file.bodies:
                 scope = self._source.scopes[key]
                 for node in nodes:
@@ -237,13 +239,15 @@ class Clocks:
         return None
 
     def _return_otherwise(self) -> set[str]:
-        """Functions of which one tells the time, and another one of that name does not."""
+        """Functions of which one tells the time, and another one of that name does not; and those
+        that do so only at times."""
         found = set[str]()
         for (name, line), _, nodes in self._file.bodies:
             if name in self._telling:
                 scope = self._source.scopes[name, line]
                 values = [one.value for one in nodes if isinstance(one, ast.Return) and one.value]
-                if values and not any(self._tells(value, scope) for value in values):
+                others = [one for one in values if grammar.varies(one)]
+                if not all(self._tells(value, scope) for value in others or values):
                     found.add(name)
         return found
 
@@ -322,18 +326,30 @@ class Clocks:
     def _fed(self, nodes: list[ast.AST], scope: Scope) -> None:
         """Objects that are given nothing but the time: `batch_time.update(time.time() - end)`."""
         fed: dict[str, list[bool]] = {}
-        for node in nodes:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                path = grammar.path(node.func.value)
-                if node.func.attr in _FEEDS and path and path != "self":
-                    first, *others = [*node.args, *(one.value for one in node.keywords)]
-                    tells = self._tells(first, scope) and not self._parts_of(first, scope)
-                    only = all(grammar.is_size(one) or self._tells(one, scope) for one in others)
-                    fed.setdefault(path, []).append(tells and only)
+        for call, path in _given_to_objects(nodes):
+            if call.func.attr in _FEEDS and path != "self":  # type: ignore[attr-defined]
+                fed.setdefault(path, []).append(self._is_fed_time(call, scope))
         for path, told in fed.items():
-            if all(told):
+            if all(told) and path not in self._fed_otherwise:
                 self._apart.add((0 if path.startswith(".") else id(scope), path))
                 self._note(path, scope)
+
+    def _is_fed_time(self, call: ast.Call, scope: Scope) -> bool:
+        """Whether a method is given the time, and else how much it counts."""
+        first, *others = grammar.given_to(call)
+        tells = self._tells(first, scope) and not self._parts_of(first, scope)
+        return tells and all(grammar.is_size(one) or self._tells(one, scope) for one in others)
+
+    def _given_otherwise(self) -> set[str]:
+        """Objects that methods of the script's own are given something else, wherever that is."""
+        return {
+            path
+            for key, _, nodes in self._file.bodies
+            for call, path in _given_to_objects(nodes)
+            if call.func.attr in self._written  # type: ignore[attr-defined]
+            and any(map(grammar.varies, grammar.given_to(call)))
+            and not self._is_fed_time(call, self._source.scopes[key])
+        }
 
     def _tells(self, value: ast.expr, scope: Scope, but: str = "") -> bool:
         """Whether the value derives from a clock, a process or a host.
@@ -355,7 +371,12 @@ class Clocks:
         given beside other things."""
         match node:
             case ast.IfExp(body=body, orelse=orelse):
-                return [body, orelse]
+                return self._if_all([body, orelse], scope, but)
+            case ast.comprehension(iter=iterable):
+                return [iterable]
+            case ast.Call(func=ast.Attribute(value=held, attr=name), args=[_, *others]):
+                if name in _LOOKS_UP:  # By what it is looked up says nothing of it either.
+                    return [held, *others]
             case ast.Subscript(value=held):  # Where it lies says nothing of what it is.
                 return [held]
             case ast.Dict(values=values):
@@ -365,10 +386,13 @@ class Clocks:
             case ast.Attribute(attr=name) if name in self._kept:
                 return []  # Of an object that was made with the time: it is judged by itself.
         if isinstance(node, ast.Call) and called_name(node) in self._written | _CHOOSE:
-            given = grammar.given_to(node)
-            others = [one for one in given if grammar.varies(one) and not _is(one, but)]
-            return [*others] if all(self._tells(one, scope) for one in others) else []
+            return self._if_all(grammar.given_to(node), scope, but)
         return children(node)
+
+    def _if_all(self, values: list[ast.expr], scope: Scope, but: str) -> list[ast.AST]:
+        """These, if all of them tell the time that may differ."""
+        others = [one for one in values if grammar.varies(one) and not _is(one, but)]
+        return [*others] if all(self._tells(one, scope) for one in others) else []
 
     def _parts_of(self, value: ast.expr, scope: Scope, but: str = "") -> set[object]:
         """Where only parts of a value tell the time: which of a tuple, list, tensor or dict, by
@@ -411,7 +435,10 @@ class Clocks:
                 return name in scope.clocks or (name in top and not _is_own(name, scope))
             case ast.Call(func=func):
                 dotted = "" if _is_own(root_of(func), scope) else self._file.dotted(func)
-                if dotted in _CLOCK_CALLS or dotted.partition(".")[0] in _CLOCK_MODULES:
+                is_known = dotted == "id" or root_of(func) in self._file.imports
+                if is_known and (
+                    dotted in _CLOCK_CALLS or dotted.partition(".")[0] in _CLOCK_MODULES
+                ):
                     is_form = dotted.rpartition(".")[2] in _TIMELESS
                     return not (is_form and (node.args or node.keywords))
                 if "." in dotted and self._is_told(dotted):
@@ -448,6 +475,15 @@ def tells_in(source: Source, name: str, kinds: Iterable[str]) -> bool:
     values to one of that name: a timer's total, beside a meter's."""
     told, untold = source.told.get(name, set()), source.untold.get(name, set())
     return "" not in told | untold and bool(told & {*kinds}) and not untold & {*kinds}
+
+
+def _given_to_objects(nodes: list[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
+    """Calls of methods that are given something, each with the path of its object."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            path = grammar.path(node.func.value)
+            if path and grammar.given_to(node):
+                yield node, path
 
 
 def _is_own(name: str, scope: Scope) -> bool:
