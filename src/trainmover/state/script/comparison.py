@@ -11,7 +11,7 @@ import msgspec
 
 from trainmover.errors import ProtocolError
 from trainmover.state.script import handles
-from trainmover.state.script.search.layout import BEFORE, LAYERS, ROUNDS, WITHIN, Place
+from trainmover.state.script.search.layout import BEFORE, HOOKS, LAYERS, ROUNDS, WITHIN, Place
 from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, shown
 
 _decoder = msgspec.msgpack.Decoder()
@@ -183,7 +183,7 @@ def sentence(rank: int, differences: list[Difference]) -> str:
 
 def advice(differences: Sequence[Difference]) -> str:
     """What to do about them."""
-    if any(one.name.startswith(LAYERS) for one in differences):
+    if any(one.name.startswith((LAYERS, HOOKS)) for one in differences):
         return (
             "give the model its layers, hooks and persistent buffers where it is built, before "
             "job.track(...), on every run alike"

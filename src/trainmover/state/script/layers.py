@@ -1,14 +1,23 @@
-"""The make of a tracked module: which layers it has, and what hooks they. What a script puts in or
-takes out while it trains no other machine has."""
+"""The make of what is tracked: which layers a module has, what hooks they, and what hooks all else.
+What a script puts in or takes out while it trains no other machine has."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from trainmover.asked import are, held_in
-from trainmover.torch_internals.modules import parts_of, tensors_of, unsaved_of
+from trainmover.torch_internals.modules import (
+    global_hooks,
+    hooks_of,
+    parts_of,
+    tensors_of,
+    unsaved_of,
+)
+
+_OURS = f"{__name__.partition('.')[0]}."
 
 
 class Layers:
@@ -73,7 +82,36 @@ class Make:
         return self._tables.same() and are([*map(type, self._parts)], self._kinds)
 
 
-def _hooks_of(part: nn.Module) -> dict[str, dict[Any, Any]]:
+class Hooked:
+    """Stands for hooks in no table of a module's: of its tensors, of optimizers, and those that are
+    called for all of them. Ours are none."""
+
+    def __init__(self, objects: Iterable[nn.Module | Optimizer]) -> None:
+        self._objects = [weakref.ref(one) for one in objects]
+
+    def read(self, inside: Callable[[object], Any]) -> list[Any]:
+        """Where each is, and the hooks there as `inside` gives them, in a fixed order."""
+        every = ((place, [*filter(_is_others, hooks)]) for place, hooks in self._places())
+        return [[place, [inside(one) for one in hooks]] for place, hooks in every if hooks]
+
+    def _places(self) -> Iterator[tuple[str, Collection[Any]]]:
+        for name, table in sorted(global_hooks().items()):
+            yield name, table.values()
+        for number, one in enumerate(reference() for reference in self._objects):
+            if isinstance(one, nn.Module):
+                for path, part in one.named_modules():
+                    for name, tensor in tensors_of(part).items():
+                        yield f"{number}.{path}.{name}", [] if tensor is None else hooks_of(tensor)
+            elif one is not None:
+                for name, table in sorted(_hooks_of(one).items()):
+                    yield f"{number}.{name}", table.values()
+
+
+def _is_others(hook: object) -> bool:
+    return not str(getattr(hook, "__module__", "")).startswith(_OURS)
+
+
+def _hooks_of(part: nn.Module | Optimizer) -> dict[str, dict[Any, Any]]:
     """Tables of its own hooks, live."""
     held = vars(part).items()
     return {name: one for name, one in held if name.endswith("_hooks") and isinstance(one, dict)}

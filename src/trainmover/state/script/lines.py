@@ -10,7 +10,15 @@ from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import called_name, children, walk
 from trainmover.state.script.process import line_of as set_at
-from trainmover.state.script.search.layout import BEFORE, LAYERS, PROCESS, ROUNDS, WITHIN, Layout
+from trainmover.state.script.search.layout import (
+    BEFORE,
+    HOOKS,
+    LAYERS,
+    PROCESS,
+    ROUNDS,
+    WITHIN,
+    Layout,
+)
 
 
 def line_of(
@@ -29,7 +37,7 @@ def line_of(
         return next(((name, line) for name, line in lines if line), (PROCESS, 0))
     if line := max((source.foreign.get(path, 0) for _, source, _ in sources), default=0):
         return next(one for one, source, _ in sources if source.foreign.get(path) == line), line
-    if path.startswith(LAYERS):
+    if path.startswith((LAYERS, HOOKS)):
         rebuilt = [(name, source.rebuilds) for name, source, _ in sources if source.rebuilds]
         lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
         if places := [*rebuilt, *lines]:

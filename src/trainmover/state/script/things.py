@@ -64,7 +64,7 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
-from trainmover.state.script.layers import Layers
+from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.operands import read_before
@@ -655,6 +655,7 @@ _MOVING_BY_KIND: _Readers = {
     numpy.flatiter: _flat,
     mmap.mmap: _mapped,
     Layers: Layers.read,
+    Hooked: Hooked.read,
     Crowd: Crowd.read,
     Results: Results.read,
     Future: _future,

@@ -52,7 +52,8 @@ def called_once(tree: ast.Module) -> set[str]:
     uses = [one.id for one in walk(tree) if isinstance(one, ast.Name)]
     found, bodies = set[str](), [tree.body]
     while bodies:
-        nodes = [inner for one in bodies.pop() for inner in (one, *own(one))]
+        body = [one for one in bodies.pop() if not isinstance(one, Function)]
+        nodes = [inner for one in body for inner in (one, *own(one))]
         repeated = set(in_loops(nodes))
         for node in nodes:
             match node:

@@ -27,7 +27,7 @@ from trainmover.state.script.code.relied_on import relies_on_more
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
 from trainmover.state.script.code.syntax import walk
-from trainmover.state.script.layers import Layers
+from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.place.liveness import Live, live_at
 from trainmover.state.script.place.operands import read_before
@@ -43,6 +43,7 @@ from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL
 from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
     BEFORE,
+    HOOKS,
     LAYERS,
     ROUNDS,
     WITHIN,
@@ -126,6 +127,10 @@ class Search:
         for hooks in global_hooks().values():
             for hook in list(hooks.values()):
                 self._inside.go_into(hook, "a hook of all modules", 0)
+        if self._source.rebuilds:
+            kinds = (nn.Module, Optimizer)
+            hooked = Hooked(one for _, one in self._tracked if issubclass(type(one), kinds))  # type: ignore[misc]
+            self._inside.outside(self._inside.slot(HOOKS, {"hooks": hooked}, "hooks", None))
         self._inside.at = ("", "loader", 0)
         for number, part in enumerate(self._loaders):
             self._inside.go_into(part, f"batches[{number}]", 0)
@@ -352,11 +357,11 @@ class Search:
         self._inside.at = ("", "imported", 0)
         for dotted in sorted(self._source.foreign):
             path, _, name = dotted.rpartition(".")
-            owner = sys.modules.get(path)
-            if owner is not None and owner not in self._modules:
-                self._inside.outside(
-                    self._inside.slot(dotted, vars(owner), name, vars(owner).get(name))
-                )
+            owner = _found(path)
+            if isinstance(owner, ModuleType | type) and owner not in self._modules:
+                slot = self._inside.slot(dotted, vars(owner), name, vars(owner).get(name))
+                slot.of = owner if isinstance(owner, type) else None
+                self._inside.outside(slot)
 
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""
@@ -364,6 +369,18 @@ class Search:
             values is known and any(slot.name == name for slot in slots)
             for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
         )
+
+
+def _found(dotted: str) -> object:
+    """A module, or what is in one: a class; None if there is none."""
+    path, inside = dotted, list[str]()
+    while path and path not in sys.modules:
+        path, _, name = path.rpartition(".")
+        inside.insert(0, name)
+    found: Any = sys.modules.get(path)
+    for name in inside:
+        found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
+    return found
 
 
 def _whose(tracked: object) -> object:

@@ -21,7 +21,7 @@ NO_TYPES: frozenset[type] = frozenset()
 ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
 """In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
 read by then."""
-PROCESS, LAYERS = "this process", "layers of "
+PROCESS, LAYERS, HOOKS = "this process", "layers of ", "hooks of tensors and optimizers"
 """In the place of a file, of what is set for all of it; and in that of a name."""
 Place = list[Any]
 """File, function and line of each of the script's frames, outermost first, and whether something is
