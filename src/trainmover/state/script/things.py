@@ -151,6 +151,20 @@ class Things:
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
         self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
+        self._places: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._making = 0  # Objects of which it is noted what they were made with.
+
+    def note_place(self, value: object, place: str) -> None:
+        """Where a search has found an object that may keep something: what else is made alike is
+        told from it by that."""
+        if self._may_keep(value):
+            with suppress(TypeError):  # One with slots may not be referred to.
+                self._places[id(value)] = weakref.ref(value), place
+
+    def place_of(self, value: object) -> str:
+        """Where it was found; "": nowhere, or nobody asks."""
+        reference, place = self._places.get(id(value), (None, ""))
+        return place if reference is not None and reference() is value and not self._making else ""
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
@@ -177,9 +191,8 @@ class Things:
         if reader is not None:
             if kind in _HOLDERS:
                 self._known_made(value, inside)
-            of = self.untracked.own_name(value.__self__) if kind in BOUND else ""  # type: ignore
-            return [self._names[kind], reader(value, inside), of]
-        known = self.untracked.own_name(value)
+            return [self._names[kind], reader(value, inside), self._of(value, inside)]
+        known = self._which(value)
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, _CONTAINERS) else None
             return [self._names[kind], self._known_made(value, inside), held, known]
@@ -188,6 +201,18 @@ class Things:
         if is_generator(value):
             self._known_made(value, inside)
         return [self._names[kind], known] if known else None
+
+    def _which(self, value: object) -> str:
+        """Which one it is of several that are made alike."""
+        return self.untracked.own_name(value) or self.place_of(value)
+
+    def _of(self, value: object, inside: Inside) -> Any:
+        """Which function it is; of a method, whose it is."""
+        if type(value) not in BOUND:
+            return self._which(value)
+        owner: Any = value.__self__  # type: ignore[attr-defined]
+        of_own = self._is_own(type(owner)) and not issubclass(type(owner), type | ModuleType)
+        return self._which(owner) or (self._known_made(owner, inside) if of_own else "")
 
     def inside(self, value: object) -> list[tuple[object, object]]:
         """What it is told by, if it is a thing: what lies in it, each with a name that is the same
@@ -246,12 +271,16 @@ class Things:
         is_own = self._is_own(kind) and not issubclass(kind, TRAINED)
         held = {**slots_in(value), **held_by(value)} if is_own else held_by(value)
         later = computed_in(kind)  # type: ignore[arg-type]
-        return [
-            [name, inside(one)]
-            for name, one in sorted(held.items(), key=_key)
-            if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
-            and not (name in later or self._leaves(name, one))
-        ]
+        self._making += 1
+        try:
+            return [
+                [name, inside(one)]
+                for name, one in sorted(held.items(), key=_key)
+                if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
+                and not (name in later or self._leaves(name, one))
+            ]
+        finally:
+            self._making -= 1
 
     def _is_data(self, value: Any, depth: int) -> bool:
         """Whether all of it is said by what it holds, now and later."""
@@ -645,6 +674,8 @@ _STILL_BY_KIND: _Readers = {
     FunctionType: _code,
     MethodType: _method,
     type: lambda value, inside: _name(value),
+    **dict.fromkeys((staticmethod, classmethod), lambda value, inside: inside(value.__func__)),
+    property: lambda value, inside: [inside(one) for one in (value.fget, value.fset, value.fdel)],
 }
 _MOVING_BY_KIND: _Readers = {
     functools.partial: _partial,

@@ -251,6 +251,8 @@ class Inside:
         if id(value) in self.apart or self.seen_before(value):
             return
         kind = type(value)
+        if kind is FunctionType or (self.is_own(kind) and not issubclass(kind, TRAINED)):
+            self._layout.things.note_place(value, f"{self.at[0]} {self.at[1]} {path}")
         if self.counting.is_container(kind):
             self._entries(value, path, depth, grown)
         elif kind is FunctionType:
@@ -364,6 +366,8 @@ class Inside:
                 continue
             self.at = self.at_of(file_of(one), one.__module__, one.__qualname__)
             held: Mapping[str, Any] = vars(one)
+            if "__bases__" in self._source.attributes:
+                self.outside(self.slot(f"{one.__name__}.__bases__", one, "__bases__", None))
             counting = self.counting.stored(one, held)
             self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
@@ -405,7 +409,8 @@ class Inside:
         for default in ("__defaults__", "__kwdefaults__"):
             kept = getattr(value, default) or ()
             entries = kept.values() if isinstance(kept, dict) else kept
-            if any(self.counting.may_change(one) for one in entries):
+            stored = default in self._source.attributes
+            if stored or any(self.counting.may_change(one) for one in entries):
                 self.outside(self.slot(f"defaults of {name}", value, default, kept))
             for number, one in enumerate(entries):
                 self._part(one, f"defaults of {name}[{number}]", depth + 1)
