@@ -55,6 +55,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy
+import xxhash
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 from torch.utils.data import Dataset, Sampler
@@ -91,6 +92,8 @@ _PLACED = (
 """Iterators that tell how much is left."""
 _STEPS: dict[type, int] = {type(iter([])): 1, type(iter(())): 1, type(reversed([])): -1}
 _COMING = 64
+_CONTENT_MAX = 1024 * 1024
+"""Bytes of a memory or a file in memory that are looked at."""
 _MADE_OF_OTHERS: tuple[type, ...] = (
     *(map, filter, zip, enumerate),
     *(one for one in vars(itertools).values() if isinstance(one, type)),
@@ -470,7 +473,9 @@ def _others(value: Any, inside: Inside) -> Any:
 
 
 def _generator(value: "GeneratorType[Any, Any, Any]", inside: Inside) -> Any:
-    return _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
+    told = _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
+    inner = value.gi_yieldfrom
+    return [told, inside(inner)] if type(inner) is GeneratorType else told
 
 
 def _asynchronous(value: "AsyncGeneratorType[Any, Any]", inside: Inside) -> Any:
@@ -554,7 +559,7 @@ def _future(value: "Future[Any]", inside: Inside) -> Any:
 
 
 def _memory(value: Any, inside: Inside) -> Any:
-    return inside(bytes(value)[:1024])
+    return _digest_of(bytes(value))
 
 
 def _compressor(value: Any, inside: Inside) -> Any:
@@ -641,13 +646,21 @@ def _raised(value: BaseException, inside: Inside) -> Any:
 def _file(value: Any, inside: Inside) -> Any:
     """How far it is read; of what is written no process has the same."""
     if type(value) in (io.BytesIO, io.StringIO):
-        return [value.tell(), inside(value.getvalue()[-1024:])]
+        content = value.getvalue()
+        return [value.tell(), _digest_of(content if type(content) is bytes else content.encode())]
     if value.closed or value.writable():
         return None
     try:
         return value.tell()
     except OSError:  # As lines of text are iterated over.
         return _cannot_be_read(os.getpid())
+
+
+def _digest_of(content: bytes) -> bytes:
+    """Of its ends, if it is large."""
+    if len(content) > _CONTENT_MAX:
+        content = content[: _CONTENT_MAX // 2] + content[-_CONTENT_MAX // 2 :]
+    return xxhash.xxh3_64_digest(content)
 
 
 def _contained(value: Any, inside: Inside) -> Any:
@@ -678,7 +691,7 @@ _STILL_BY_KIND: _Readers = {
     property: lambda value, inside: [inside(one) for one in (value.fget, value.fset, value.fdel)],
 }
 _MOVING_BY_KIND: _Readers = {
-    functools.partial: _partial,
+    **dict.fromkeys((functools.partial, functools.partialmethod), _partial),
     CACHE: _cached,
     AsyncGeneratorType: _asynchronous,
     threading.Semaphore: _semaphore,

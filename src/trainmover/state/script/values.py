@@ -350,6 +350,8 @@ class Fold:
         if not tensor_bytes.is_plain(local):
             return NO_VALUE
         head: list[Any] = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
+        if value.is_leaf and value.requires_grad:
+            head.append("is trained")
         if (shown := self._views.shown_by(local)) is not None:
             return [*head, *shown]
         if local.nbytes > TENSOR_BYTES_MAX:
@@ -486,7 +488,10 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
     dict: Fold._mapping,
     OrderedDict: Fold._mapping,
     Counter: Fold._mapping,
-    defaultdict: Fold._mapping,
+    defaultdict: lambda fold, value, depth: [
+        fold._inside(value.default_factory, depth),
+        *fold._mapping(value, depth),
+    ],
     types.SimpleNamespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
     Namespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
     set: Fold._unordered,

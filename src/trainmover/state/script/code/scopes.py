@@ -43,6 +43,7 @@ class Source:
     attributes  that are stored to after the set-up, with the line of the last store
     by_class    those that methods store on their own object, by name of the class
     by_others   those that are stored on any other object
+    hung        the same, at any time
     temporary   attributes that are written before they are read, of several files together
     changed     names and attributes of containers that are changed in place
     handed      attributes that leave their object, so that others may change what they hold, with
@@ -80,6 +81,7 @@ class Source:
     attributes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, set[str]] = field(default_factory=dict)
     by_others: set[str] = field(default_factory=set)
+    hung: set[str] = field(default_factory=set)
     temporary: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     handed: dict[str, int] = field(default_factory=dict)

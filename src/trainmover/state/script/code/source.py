@@ -24,7 +24,7 @@ from trainmover.state.script.code.guarded import read_elsewhere
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
-from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.code.syntax import last_name, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _BUILDS = frozenset(
@@ -147,6 +147,7 @@ def together(sources: Iterable[Source]) -> Source:
         for name, stored in one.by_class.items():
             whole.by_class.setdefault(name, set()).update(stored)
         whole.by_others |= one.by_others
+        whole.hung |= one.hung
         whole.changed |= one.changed
         whole.targets |= one.targets
         whole.handed |= one.handed
@@ -163,6 +164,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.environ |= one.environ
         whole.settings |= one.settings
         whole.foreign |= one.foreign
+        whole.patches |= one.patches
         whole.rebuilds = whole.rebuilds or one.rebuilds
         whole.exchanges = whole.exchanges or one.exchanges
     read = {f".{name}" for name in whole.guarded & whole.values}
@@ -215,6 +217,8 @@ class _Reader:
             aliases = grammar.aliases(nodes)
             for node in nodes:
                 self._patch(node)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    self.source.hung |= {node.attr} if last_name(node.value) != "self" else set()
                 later = in_loops is None or id(node) in in_loops
                 later = later and key[0] not in CONSTRUCTORS
                 if key[0] in CONSTRUCTORS:  # What it does to others it does whenever it is called.

@@ -362,6 +362,11 @@ class Search:
                 slot = self._inside.slot(dotted, vars(owner), name, vars(owner).get(name))
                 slot.of = owner if isinstance(owner, type) else None
                 self._inside.outside(slot)
+        for dotted in sorted(self._source.patches):
+            path, _, name = dotted.rpartition(".")
+            owner = _found(path)
+            if isinstance(owner, ModuleType | type) and owner not in self._modules:
+                self._inside.go_into(vars(owner).get(name), dotted, 1)
 
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""

@@ -5,9 +5,10 @@ with their hooks, and objects of libraries. Each once, and so many.
 
 import dataclasses
 import functools
+import sys
 import threading
 from argparse import Namespace
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from operator import attrgetter, itemgetter
@@ -180,8 +181,10 @@ class Inside:
 
     def may_hold(self, value: object, depth: int = 0) -> bool:
         kind = type(value)
-        if kind in PLAIN or issubclass(kind, ModuleType):
+        if kind in PLAIN:
             return False
+        if issubclass(kind, ModuleType):  # One that the script has made is a namespace.
+            return sys.modules.get(vars(value).get("__name__", "")) is not value
         if issubclass(kind, Tensor):
             return bool(held_by(value) or hooks_of(value)) or is_trained(value)  # type: ignore[arg-type]
         if kind is numpy.ndarray:
@@ -191,7 +194,8 @@ class Inside:
         if self.counting.is_container(kind):
             if depth >= NESTED_MAX or len(value) > SMALL:  # type: ignore[arg-type]
                 return bool(self.counting.in_crowd(value))
-            return any(self.may_hold(entry, depth + 1) for entry in held_in(value))
+            made_by = value.default_factory if isinstance(value, defaultdict) else None
+            return any(self.may_hold(entry, depth + 1) for entry in (made_by, *held_in(value)))
         if kind in FUNCTIONS or issubclass(kind, nn.Module):
             return True
         if self.is_own(kind) or issubclass(kind, type) or self.counting.is_moving(value):
@@ -297,6 +301,8 @@ class Inside:
                 self.go_into(entry, below, depth + 1, grown)
         for number, key in enumerate(keys_of(container)):
             self._part(key, f"{path}.keys()[{number}]", depth + 1)
+        if isinstance(container, defaultdict):
+            self._part(container.default_factory, f"{path}.default_factory", depth + 1)
 
     def _crowd(self, container: Any, path: str, depth: int) -> None:
         """Of objects that are too many to be looked at one by one."""
@@ -461,11 +467,7 @@ class Inside:
             if self.is_own(type(part)):
                 self._attributes(part, below, depth)
             else:
-                held = held_by(part)
-                self.hung_on(part, held, below)
-                for name, one in list(held.items()):
-                    if self.is_own(type(one)) and not issubclass(type(one), nn.Module):
-                        self.hold(held, name, one, f"{below}.{name}", depth + 1)
+                self.hung_on(part, held_by(part), below, depth)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
                 if tensor is not None:
@@ -476,10 +478,7 @@ class Inside:
         """What the script has hung on it, and what it calls as its gradient comes."""
         held = held_by(value)
         if held or self._source.by_others:
-            self.hung_on(value, held, path)
-        for name, one in list(held.items()):
-            if self.is_own(type(one)):
-                self.hold(held, name, one, f"{path}.{name}", depth + 1)
+            self.hung_on(value, held, path, depth)
         for number, hook in enumerate(hooks_of(value)):
             self.go_into(hook, f"{path}'s hook {number}", depth + 1)
 
@@ -598,9 +597,20 @@ class Inside:
             if not is_clock and self.counting.is_variable(held[name]):
                 self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
             self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
-        for name in sorted(held.keys() - stored) if type(owner) in _NAMESPACES else ():
-            self._attribute(f"{path}.{name}", held, name, held[name], stored=False)
-            self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
+        for name in sorted(held.keys() - stored):
+            if type(owner) in _NAMESPACES:
+                self._attribute(f"{path}.{name}", held, name, held[name], stored=False)
+                self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
+            elif not issubclass(type(owner), ModuleType):
+                self._hung_before(held, name, f"{path}.{name}", depth)
+
+    def _hung_before(self, held: dict[str, Any], name: str, path: str, depth: int) -> None:
+        """What the script may have hung on an object of others in its set-up, and changes later."""
+        value = held[name]
+        if self.is_own(type(value)) or type(value) in FUNCTIONS:
+            self.hold(held, name, value, path, depth + 1)
+        elif name in self._source.hung and self.counting.is_handed(name, value):
+            self.variable(path, held, name, value, stored=False, by_others=True)
 
     # --- the parts of that ------------------------------------------------------------------------
 
