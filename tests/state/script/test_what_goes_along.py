@@ -194,3 +194,22 @@ def test_the_functions_of_a_schedule_are_in_no_state(tmp_path: Path) -> None:
     theirs, own = found.theirs[RANK], found.own[JOINER]
     before = found.variables.comparison.differences(theirs, own, at_boundary=False)
     assert "schedule.lr_lambdas" in [one.name for one in before]
+
+
+@pytest.mark.parametrize("kind", ["types.SimpleNamespace", "argparse.Namespace"])
+def test_what_is_kept_of_a_namespace_goes_along(tmp_path: Path, kind: str) -> None:
+    script = f"""
+    from trainmover.state.kinds.values import Attributes
+    kept = {kind}(level=0.0, other=0.0)
+    job.tracked["kept"] = Attributes(kept, ("level",))
+    for x, y in job.batches(DATA):
+        kept.level += 1
+        CHANGED
+    """
+    found = run_in(tmp_path, script.replace("CHANGED", "print(kept.level)"))
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    assert not found.variables.comparison.differences(theirs, own, at_boundary=False)
+    found = run_in(tmp_path, script.replace("CHANGED", "kept.other += 1"))
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    assert {one.name.rpartition(".")[2] for one in before} == {"kept", "other"}

@@ -63,6 +63,7 @@ class Untracked:
             if isinstance(obj, Attributes | KeptGenerator):
                 whole = obj.owner if isinstance(obj, Attributes) else obj.generator
                 self._names.setdefault(id(whole), (name, _reference_to(whole)))
+        self._attributes = [one for _, one in tracked if isinstance(one, Attributes)]
         self._inside = {
             id(one): (_reference_to(one), _reference_to(obj))
             for _, obj in tracked
@@ -85,6 +86,10 @@ class Untracked:
         elif issubclass(type(value), torch.optim.Optimizer):
             parts = vars(value).values()  # One that shards has the tracked one inside.
         return next((name for part in parts if (name := self.own_name(part))), "")
+
+    def kept_of(self, value: object) -> set[str]:
+        """Names of its attributes that go with the rank."""
+        return {name for one in self._attributes if one.owner is value for name in one.names}
 
     def has(self, value: object) -> bool:
         """Whether there is anything in it that counts and that nobody tracks."""

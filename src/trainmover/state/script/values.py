@@ -332,6 +332,12 @@ class Fold:
             folded += ("" if by_address else self._inside(key, depth), self._inside(entry, depth))
         return folded
 
+    def _namespace(self, value: Any, depth: int) -> list[Any]:
+        """Without what of it goes with the rank."""
+        kept = self._things.untracked.kept_of(value)
+        held = {name: one for name, one in vars(value).items() if name not in kept}
+        return self._mapping(held if kept else vars(value), depth)
+
     def _unordered(self, value: Any, depth: int) -> list[Any]:
         name = type(value).__name__
         if len(value) > 16 * ITEMS_MAX:
@@ -492,8 +498,8 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
         fold._inside(value.default_factory, depth),
         *fold._mapping(value, depth),
     ],
-    types.SimpleNamespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
-    Namespace: lambda fold, value, depth: fold._mapping(vars(value), depth),
+    types.SimpleNamespace: Fold._namespace,
+    Namespace: Fold._namespace,
     set: Fold._unordered,
     frozenset: Fold._unordered,
     complex: lambda fold, value, depth: ["complex", value.real, value.imag],
