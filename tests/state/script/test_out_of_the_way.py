@@ -68,6 +68,29 @@ SCRIPTS = {
     for x, y in job.batches(DATA):
         next(drawn)
     """,
+    "a generator that another one loops over": """
+    def inner():
+        seen = 0.0
+        while True:
+            seen += 1
+            yield seen > 3
+    def outer():
+        for high in inner():
+            yield high
+    drawn = outer()
+    for x, y in job.batches(DATA):
+        next(drawn)
+    """,
+    "a list that a generator loops over": """
+    def outer(values):
+        for _ in values[:40]:
+            yield 0
+    drawn = outer([*range(50)])
+    for x, y in job.batches(DATA):
+        next(drawn)
+        if y:
+            next(drawn)
+    """,
     "what a dict makes its values with": """
     by_name = collections.defaultdict(itertools.count().__next__)
     for x, y in job.batches(DATA):

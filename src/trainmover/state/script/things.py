@@ -28,7 +28,7 @@ import types
 import weakref
 import zlib
 from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import date, time, timedelta
@@ -69,6 +69,7 @@ from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.operands import read_before
+from trainmover.state.script.place.stacked import iterator_at, levels
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 
@@ -100,6 +101,7 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
 )
 ITERATORS = frozenset((*_PLACED, *_MADE_OF_OTHERS, GeneratorType))
 """Of which it can be told how far they are."""
+_ITERATOR_IDS = frozenset(map(id, ITERATORS))
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
@@ -489,7 +491,21 @@ def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: b
         return [*head, frame is None]
     values = locals_of(frame)
     names = _that_count(code, frame.f_lasti, values)
-    return [*head, frame.f_lasti, inside({name: values[name] for name in sorted(names)})]
+    known = inside({name: values[name] for name in sorted(names)})
+    return [*head, frame.f_lasti, known, [inside(one) for one in _gone_through(frame)]]
+
+
+def _gone_through(frame: FrameType) -> Iterator[Any]:
+    """By the loops in which it stands, as far as it can be told. A generator of a library's may
+    count seconds."""
+    code = frame.f_code
+    loops, level_of = live_at(code, frame.f_lasti).loops, levels(code)
+    for offset, _ in loops:
+        if offset in level_of:
+            one = iterator_at(frame, level_of[offset], _ITERATOR_IDS)
+            of = one.gi_code.co_filename if type(one) is GeneratorType else code.co_filename
+            if one is not None and os.path.dirname(of) == os.path.dirname(code.co_filename):
+                yield one
 
 
 def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:
