@@ -300,7 +300,7 @@ def test_of_many_some_are_compared_now_and_then_only() -> None:
     assert not any(overlooked.look(slots) for _ in range(LOOKS[0]))
     held[f"{MARKED_MAX}"][0].add_(1)
     assert not overlooked.look(slots)
-    assert overlooked.changed(slots) == [f"{MARKED_MAX}"]
+    assert overlooked.look(slots, whole=True) == [f"{MARKED_MAX}"]
 
 
 @pytest.mark.parametrize(

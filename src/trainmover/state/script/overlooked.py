@@ -45,17 +45,13 @@ class Overlooked:
         self._marks: dict[str, Mark] = {}
         self._looks = 0
 
-    def look(self, slots: Collection[Slot]) -> bool:
-        """Whether one has changed that did not count so far."""
-        self._looks += 1
-        whole = self._looks <= EARLY or self._looks % WHOLE_EVERY == 0
-        return bool(self.changed(slots, whole=whole)) if slots else False
-
-    def changed(self, slots: Collection[Slot], *, whole: bool = True) -> list[str]:
+    def look(self, slots: Collection[Slot], *, whole: bool = False) -> list[str]:
         """Keys of those that have changed and did not count so far.
 
         whole: whatever their marks say
         """
+        self._looks += 1
+        whole = whole or self._looks <= EARLY or self._looks % WHOLE_EVERY == 0
         left, found = MARKED_MAX, list[str]()
         for slot in slots:
             # As `now_in`, without its call.

@@ -209,7 +209,8 @@ class Things:
 
     def _which(self, value: object) -> str:
         """Which one it is of several that are made alike."""
-        return self.untracked.own_name(value) or self.place_of(value)
+        name, reference = self.untracked.names.get(id(value), ("", None))  # As `own_name`.
+        return name if reference is not None and reference() is value else self.place_of(value)
 
     def _of(self, value: object, inside: Inside) -> Any:
         """Which function it is; of a method, whose it is."""

@@ -48,28 +48,35 @@ def _reference_to(tracked: object) -> Callable[[], Any]:
 
 
 class Untracked:
-    """Beside what was tracked when this was made."""
+    """Beside what was tracked when this was made.
+
+    names  of what is tracked, or has attributes that are, by its id; and the object itself
+    kept   names of the attributes that are, by the id of what has them
+    """
 
     def __init__(
         self, tracked: Iterable[tuple[str, object]] = (), views: Views | None = None
     ) -> None:
         self._views = views or Views()
         tracked = list(tracked)
-        self._names: dict[int, tuple[str, Callable[[], Any]]] = {}
+        self.names: dict[int, tuple[str, Callable[[], Any]]] = {}
         for name, obj in tracked:
             for path, one in _all_of(name, obj):
-                self._names.setdefault(id(one), (path, _reference_to(one)))
+                self.names.setdefault(id(one), (path, _reference_to(one)))
         for name, obj in tracked:  # Beside what is tracked whole.
             if isinstance(obj, Attributes | KeptGenerator):
                 whole = obj.owner if isinstance(obj, Attributes) else obj.generator
-                self._names.setdefault(id(whole), (name, _reference_to(whole)))
-        self._attributes = [one for _, one in tracked if isinstance(one, Attributes)]
+                self.names.setdefault(id(whole), (name, _reference_to(whole)))
+        self.kept: dict[int, set[str]] = {}
+        for _, obj in tracked:
+            if isinstance(obj, Attributes):
+                self.kept.setdefault(id(obj.owner), set()).update(obj.names)
         self._inside = {
             id(one): (_reference_to(one), _reference_to(obj))
             for _, obj in tracked
             if isinstance(obj, torch.optim.Optimizer)
             for one in vars(obj).values()
-            if isinstance(one, torch.optim.Optimizer) and id(one) not in self._names
+            if isinstance(one, torch.optim.Optimizer) and id(one) not in self.names
         }
         self._with_outer: set[int] = set()
         self._hashes: dict[int, tuple[weakref.ref[Tensor], Mark, bytes]] = {}
@@ -86,10 +93,6 @@ class Untracked:
         elif issubclass(type(value), torch.optim.Optimizer):
             parts = vars(value).values()  # One that shards has the tracked one inside.
         return next((name for part in parts if (name := self.own_name(part))), "")
-
-    def kept_of(self, value: object) -> set[str]:
-        """Names of its attributes that go with the rank."""
-        return {name for one in self._attributes if one.owner is value for name in one.names}
 
     def has(self, value: object) -> bool:
         """Whether there is anything in it that counts and that nobody tracks."""
@@ -184,7 +187,7 @@ class Untracked:
 
     def own_name(self, value: object) -> str:
         """By which it is tracked itself, or attributes of it are kept; "" if it is not."""
-        name, reference = self._names.get(id(value), ("", None))
+        name, reference = self.names.get(id(value), ("", None))
         return name if reference is not None and reference() is value else ""
 
     def _shows(self, tensor: Tensor) -> bool:

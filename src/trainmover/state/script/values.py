@@ -114,7 +114,7 @@ def entry_of(
     if secret:
         return [digest, HIDDEN]
     content = could_be_read(lambda: _content_of(value, views), b"")
-    text = _text(value, things.untracked.own_name(value))
+    text = _text(value, things)
     return [digest, text, content] if content else [digest, text]
 
 
@@ -334,9 +334,10 @@ class Fold:
 
     def _namespace(self, value: Any, depth: int) -> list[Any]:
         """Without what of it goes with the rank."""
-        kept = self._things.untracked.kept_of(value)
-        held = {name: one for name, one in vars(value).items() if name not in kept}
-        return self._mapping(held if kept else vars(value), depth)
+        held, kept = vars(value), self._things.untracked.kept.get(id(value))
+        if kept:
+            held = {name: one for name, one in held.items() if name not in kept}
+        return self._mapping(held, depth)
 
     def _unordered(self, value: Any, depth: int) -> list[Any]:
         name = type(value).__name__
@@ -453,7 +454,7 @@ def _sampled(tensor: Tensor) -> Tensor:
     return flat[:: -(-flat.numel() // _SAMPLE)]
 
 
-def _text(value: Any, tracked_as: str) -> str:
+def _text(value: Any, things: Things) -> str:
     """What a hashed value is, for people."""
     kind = type(value)
     if kind in PLAIN or kind is range:
@@ -480,7 +481,7 @@ def _text(value: Any, tracked_as: str) -> str:
         return f"a {kind.__name__} of {len(value)}{ending}"
     if kind in (dict, set, frozenset):
         return f"a {kind.__name__} of {len(value)}"
-    return in_words(value, tracked_as)
+    return in_words(value, things.untracked.own_name(value))
 
 
 _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {

@@ -165,7 +165,7 @@ class Variables:
         """What has changed since the last fetch though nothing in the source shows that it can, for
         people; "": nothing."""
         newest = self._newest
-        if newest is None or not (found := self._overlooked.changed(newest.watched)):
+        if newest is None or not (found := self._overlooked.look(newest.watched, whole=True)):
             return ""
         file, line = self._line_of(found[0])
         return f"`{path_of(found[0])}` ({file} line {line})"
@@ -470,6 +470,10 @@ class Variables:
         newest = self._newest
         if newest is None:
             return []
+        slots = [one for shown in newest.frames for one in shown if one.owner is not None]
+        slots += newest.outside
+        if newest.brief:
+            slots += [one for one in newest.brief if one.entry is not NO_VALUE]
         return [
             (
                 one.of or one.owner,
@@ -477,12 +481,7 @@ class Variables:
                 # As `now_in`, without its call.
                 value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
             )
-            for one in [slot for slots in newest.frames for slot in slots] + newest.outside
-            if one.owner is not None
-        ] + [
-            (one.of or one.owner, one.name, now_in(one))
-            for one in newest.brief
-            if one.entry is not NO_VALUE
+            for one in slots
         ]
 
     @property
