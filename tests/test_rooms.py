@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spans": set(),
     "symptoms": set(),
     "outlet": set(),
+    "installed": set(),
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
@@ -40,8 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journal": WORDS | {"protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
-    "state": WORDS | {"asked", "protocol", "tls", "listeners", "torch_internals"},
-    "sandbox": WORDS | {"protocol", "comm", "state", "torch_internals"},
+    "state": WORDS | {"asked", "installed", "protocol", "tls", "listeners", "torch_internals"},
+    "sandbox": WORDS | {"installed", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
@@ -115,6 +116,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "names",
     "spans",
     "outlet",
+    "installed",
     "fork_server",
     "communicators",
     "asked",

@@ -96,6 +96,11 @@ class Mean(torch.nn.Module):
 """
 
 
+def _measuring(measured: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """One function of the script's, whatever it measures."""
+    return lambda number: measured(number)
+
+
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """`toy_library`, which is installed."""
@@ -117,7 +122,7 @@ def joined(tmp_path: Path, library: None) -> Callable[..., Joiner]:
         joiner = Joiner(is_own)
         joiner.rank = rank
         for job, measured in ((rank, theirs), (joiner, own)):
-            known = {"job": job, "measured": measured, "print": lambda *_: None}
+            known = {"job": job, "measured": _measuring(measured), "print": lambda *_: None}
             runpy.run_path(str(path), known, run_name="__main__")
         return joiner
 

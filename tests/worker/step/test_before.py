@@ -475,3 +475,24 @@ def test_a_layer_that_an_aborted_step_has_made_cannot_be_made_again() -> None:
     model.late = nn.Linear(2, 2)
     assert "given the model a layer" in taken.why_not()
     assert Before.take(tracked, (), {}).why_not() == ""
+
+
+def test_what_an_object_has_from_its_class_it_has_from_there_again(tmp_path: Path) -> None:
+    """And what an attempt has given it goes."""
+    script = """
+class Meter:
+    count = 0
+    def own(self):
+        self.count = 7
+meter = Meter()
+def step(x):
+    Meter.count += 1
+for x in range(3):
+    fetch()
+    step(*take((x,)))
+    meter.own()
+    step(*again())
+"""
+    found, _ = run_script(tmp_path, script)
+    assert vars(found["meter"]) == {}
+    assert found["Meter"].count == 3

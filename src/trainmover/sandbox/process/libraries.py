@@ -20,7 +20,8 @@ from operator import is_
 from types import FunctionType, ModuleType
 from typing import Any
 
-from trainmover.sandbox.process.modules import is_installed, last, since, top_of
+from trainmover.installed import is_installed
+from trainmover.sandbox.process.modules import last, since, top_of
 
 _WARM = frozenset({"torch", "torchgen", "functorch", "triton", "sympy", "mpmath", "numpy"})
 _OTHERS = _WARM | {"trainmover"} | sys.stdlib_module_names

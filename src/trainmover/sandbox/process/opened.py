@@ -22,7 +22,8 @@ from typing import Any
 
 import trainmover
 from trainmover.errors import StateMismatch
-from trainmover.sandbox.process.modules import is_installed, is_own_file
+from trainmover.installed import is_installed
+from trainmover.sandbox.process.modules import is_own_file
 from trainmover.torch_internals.compiling import is_kept
 
 _PACKAGE = os.path.join(os.path.dirname(trainmover.__file__), "")

@@ -30,7 +30,7 @@ class Layers:
     def read(self, inside: Callable[[object], Any]) -> list[Any]:
         """Of each part, in a fixed order: where it stands, its class, the names of its tensors, and
         its hooks as `inside` gives them."""
-        return [self._part(path, part, inside) for path, part in self._walk()]
+        return [self._part(path, part, inside) for path, part in _walk(self._module())]
 
     @staticmethod
     def _part(path: str, part: nn.Module, inside: Callable[[object], Any]) -> list[Any]:
@@ -40,14 +40,6 @@ class Layers:
             inside([*table.values()]) for _, table in sorted(_hooks_of(part).items()) if table
         ]
         return [path, f"{kind.__module__}.{kind.__qualname__}", tensors, hooked]
-
-    def _walk(self) -> Iterator[tuple[str, nn.Module]]:
-        left: list[tuple[str, nn.Module | None]] = [("", self._module())]
-        while left:
-            path, part = left.pop()
-            if part is not None:
-                yield path, part
-                left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
 
     def note(self) -> None:
         """`is_same` is about the make that it has now."""
@@ -65,7 +57,7 @@ class Layers:
         return noted if noted is not None and noted.is_same() else self._made()
 
     def _made(self) -> "Make":
-        return Make([part for _, part in self._walk()])
+        return Make([part for _, part in _walk(self._module())])
 
 
 class Make:
@@ -99,12 +91,22 @@ class Hooked:
             yield name, table.values()
         for number, one in enumerate(reference() for reference in self._objects):
             if isinstance(one, nn.Module):
-                for path, part in one.named_modules():
+                for path, part in _walk(one):
                     for name, tensor in tensors_of(part).items():
                         yield f"{number}.{path}.{name}", [] if tensor is None else hooks_of(tensor)
             elif one is not None:
                 for name, table in sorted(_hooks_of(one).items()):
                     yield f"{number}.{name}", table.values()
+
+
+def _walk(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
+    """It and all modules in it, each with its path, whatever its own methods say."""
+    left: list[tuple[str, nn.Module | None]] = [("", module)]
+    while left:
+        path, part = left.pop()
+        if part is not None:
+            yield path, part
+            left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
 
 
 def _is_others(hook: object) -> bool:

@@ -7,7 +7,7 @@ and every so many in any case, what it holds is compared with what it was at fir
 counts from then on.
 """
 
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -24,8 +24,9 @@ EARLY, WHOLE_EVERY = 4, 16
 MARKED_MAX = 256
 """Values that may change in place, of which marks are read at each look."""
 _ENTRIES_MAX, _BYTES_MAX, _DEPTH_MAX = 64, 4096, 3
-"""Of a container or an array, for a mark."""
+"""Of a container or an array, for a mark; of a container in one a quarter of the entries."""
 _SEQUENCES: tuple[type, ...] = (list, tuple, deque)
+_TABLES: tuple[type, ...] = (dict, OrderedDict, defaultdict, Counter)
 _UNKNOWN: Any = object()
 Mark = Any
 """Of a value: equal as long as nobody has put or written anything there. None: a value had another
@@ -35,7 +36,8 @@ one and was the same, as a list of what is trained, so that its marks tell nothi
 class Overlooked:
     """Of one run of the script. Main thread only.
 
-    counting  keys of variables that have changed, though nothing is stored to them
+    counting  keys of variables that have changed though nothing is stored to them, and of those
+              that somebody may change
     """
 
     def __init__(self, entry_of: Callable[[Slot, object], Entry]) -> None:
@@ -105,11 +107,13 @@ def mark_of(value: Any, depth: int = 0) -> Mark:
     if kind is numpy.ndarray:
         is_small = value.nbytes <= _BYTES_MAX and not value.dtype.hasobject
         return id(value), value.tobytes() if is_small else b""
-    if kind is not dict and kind not in _SEQUENCES:
+    if kind not in (*_TABLES, *_SEQUENCES, set):
         return id(value)
-    if len(value) > _ENTRIES_MAX or depth >= _DEPTH_MAX:
+    if len(value) > _ENTRIES_MAX >> 2 * depth or depth >= _DEPTH_MAX:
         return id(value), len(value)
-    entries = value.values() if kind is dict else value
+    if kind is set:
+        return {*value}
+    entries = [*value, *value.values()] if kind in _TABLES else value
     if PLAIN.issuperset(map(type, entries)):
         return [*entries]
     return [mark_of(one, depth + 1) for one in entries]

@@ -6,9 +6,6 @@ rank's. What they leave in a variable is then another than the rank's, whose rec
 value says all of itself, and so does a small collection of such, or a small tensor. It can be had
 where the rank had it; who compares afterwards sees that nothing else is another.
 
-What is written before it is read, as far as the source says, is put as well (`Layout.brief`): it
-makes no difference if that is right, and if it is not, nothing is lost.
-
 A value may also be all that shows of what nobody can compare: the count of an object of some
 library, or of a thread. Where a script keeps such, and it has changed on the way, nothing is put.
 
@@ -73,22 +70,6 @@ def to_put(
     return {key: _value_of(theirs[key]) for key in known}
 
 
-def made_of(
-    theirs: Mapping[str, Entry], before: Mapping[str, Entry], now: Mapping[str, Entry]
-) -> dict[str, Entry]:
-    """What the rank's last step has made of its variables, as far as another rank tells: of those
-    that were the same there before it.
-
-    theirs, before  of the rank and of the other one, where both fetched for that step
-    now             of the other one, behind it
-    """
-    return {
-        key: entry
-        for key, entry in now.items()
-        if key in theirs and key in before and same(theirs[key], before[key])
-    }
-
-
 def _says_all(entry: Entry) -> bool:
     return type(entry) in PLAIN or len(entry) > 2
 
@@ -100,7 +81,9 @@ def _value_of(entry: Entry) -> Any:
 def put(slot: Slot, frame: FrameType | None, own: object, value: object) -> None:
     """Have this value in it. What others may hold too is filled; else it is stored, as the script
     would, if there is a name to store to."""
-    if slot.target or _is_filled(own, value):
+    if slot.target or (type(own) in PLAIN and type(own) is type(value) and own == value):
+        return  # As of an object whose class has got it meanwhile.
+    if _is_filled(own, value):
         return
     if slot.of is not None:
         setattr(slot.of, slot.name, value)

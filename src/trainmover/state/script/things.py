@@ -61,6 +61,7 @@ from torch.quasirandom import SobolEngine
 from torch.utils.data import Dataset, Sampler
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
+from trainmover.installed import is_installed
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
@@ -69,7 +70,7 @@ from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.operands import read_before
-from trainmover.state.script.place.stacked import iterator_at, levels
+from trainmover.state.script.place.stacked import address_at, levels
 from trainmover.state.script.untracked import TRAINED, Untracked
 from trainmover.torch_internals import loaders
 
@@ -77,6 +78,30 @@ Inside = Callable[[object], Any]
 """Folds what a thing holds."""
 First = WeakIdKeyDictionary
 """What objects were made with, by these, as they were when any search first saw them."""
+
+
+class Places:
+    """Where objects were found at the first fetch, in all processes alike: a name that stands for
+    another one later is told by that, however those are moved to and fro. What is made later has
+    none. Nothing is kept alive for that.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._known: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+    def note(self, value: object, place: str) -> None:
+        """The first one that is found is as good as any other."""
+        if self.is_open and not self.of(value):
+            with suppress(TypeError):  # One with slots may not be referred to.
+                self._known[id(value)] = weakref.ref(value), place
+
+    def of(self, value: object) -> str:
+        """ "": it has none."""
+        reference, place = self._known.get(id(value), (None, ""))
+        return place if reference is not None and reference() is value else ""
+
+
 CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
 )
@@ -101,7 +126,6 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
 )
 ITERATORS = frozenset((*_PLACED, *_MADE_OF_OTHERS, GeneratorType))
 """Of which it can be told how far they are."""
-_ITERATOR_IDS = frozenset(map(id, ITERATORS))
 BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
@@ -133,6 +157,7 @@ class Things:
     leaves   whether an attribute of that name and value is looked at otherwise: it is stored to,
              others may change it, or it tells the time
     first    what objects that earlier searches saw were made with
+    places   where they were found first
     news     whether one was folded that may hold variables and had not been before
     kinds    that nothing but `folded` knows, as far as is known
     still    no object of which ever moves, as far as is known
@@ -144,6 +169,7 @@ class Things:
         is_own: Callable[[type], bool] = lambda kind: False,
         leaves: Callable[[str, object], bool] = lambda name, value: False,
         first: First | None = None,
+        places: Places | None = None,
     ) -> None:
         self.untracked = untracked or Untracked()
         self._is_own = is_own
@@ -156,20 +182,7 @@ class Things:
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
         self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
-        self._places: dict[int, tuple[weakref.ref[Any], str]] = {}
-        self._making = 0  # Objects of which it is noted what they were made with.
-
-    def note_place(self, value: object, place: str) -> None:
-        """Where a search has found an object that may keep something: what else is made alike is
-        told from it by that."""
-        if self._may_keep(value):
-            with suppress(TypeError):  # One with slots may not be referred to.
-                self._places[id(value)] = weakref.ref(value), place
-
-    def place_of(self, value: object) -> str:
-        """Where it was found; "": nowhere, or nobody asks."""
-        reference, place = self._places.get(id(value), (None, ""))
-        return place if reference is not None and reference() is value and not self._making else ""
+        self.places = places or Places()
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
@@ -210,7 +223,7 @@ class Things:
     def _which(self, value: object) -> str:
         """Which one it is of several that are made alike."""
         name, reference = self.untracked.names.get(id(value), ("", None))  # As `own_name`.
-        return name if reference is not None and reference() is value else self.place_of(value)
+        return name if reference is not None and reference() is value else self.places.of(value)
 
     def _of(self, value: object, inside: Inside) -> Any:
         """Which function it is; of a method, whose it is."""
@@ -277,16 +290,12 @@ class Things:
         is_own = self._is_own(kind) and not issubclass(kind, TRAINED)
         held = {**slots_in(value), **held_by(value)} if is_own else held_by(value)
         later = computed_in(kind)  # type: ignore[arg-type]
-        self._making += 1
-        try:
-            return [
-                [name, inside(one)]
-                for name, one in sorted(held.items(), key=_key)
-                if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
-                and not (name in later or self._leaves(name, one))
-            ]
-        finally:
-            self._making -= 1
+        return [
+            [name, inside(one)]
+            for name, one in sorted(held.items(), key=_key)
+            if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
+            and not (name in later or self._leaves(name, one))
+        ]
 
     def _is_data(self, value: Any, depth: int) -> bool:
         """Whether all of it is said by what it holds, now and later."""
@@ -317,6 +326,8 @@ def in_words(value: object, tracked_as: str = "") -> str:
         return f"the {kind.__name__} that is tracked as `{tracked_as}`"
     if kind is FunctionType:
         return f"the function {value.__name__}"  # type: ignore[attr-defined]
+    if kind is Hooked:
+        return "the hooks of tensors and optimizers"
     if issubclass(kind, type):
         return f"the class {_name(value)}"  # type: ignore[arg-type]
     return f"a {kind.__name__}"
@@ -441,7 +452,9 @@ def _code(value: FunctionType, inside: Inside) -> Any:
     code = value.__code__
     file = os.sep.join(code.co_filename.split(os.sep)[-2:])
     plain = [one for one in value.__defaults__ or () if type(one) in _PLAIN]
-    return [file, value.__qualname__, code.co_firstlineno, inside(plain)]
+    consts = [one for one in code.co_consts if type(one) in _PLAIN]
+    told = [code.co_code, *map(repr, consts), *code.co_names]
+    return [file, value.__qualname__, code.co_firstlineno, inside(plain), told]
 
 
 def _method(value: MethodType, inside: Inside) -> Any:
@@ -477,8 +490,26 @@ def _others(value: Any, inside: Inside) -> Any:
 
 def _generator(value: "GeneratorType[Any, Any, Any]", inside: Inside) -> Any:
     told = _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
-    inner = value.gi_yieldfrom
-    return [told, inside(inner)] if type(inner) is GeneratorType else told
+    loops = [] if value.gi_running else _gone_through(value)
+    return [told, [inside(one) for one in (value.gi_yieldfrom, *loops) if _is_followed(one)]]
+
+
+def _gone_through(value: "GeneratorType[Any, Any, Any]") -> Iterator[Any]:
+    """By the loops in which it stands, as far as it can be told."""
+    held, frame = {id(one): one for one in gc.get_referents(value)}, value.gi_frame
+    if frame is None:
+        return
+    level_of = levels(value.gi_code)
+    for offset, _ in live_at(value.gi_code, frame.f_lasti).loops:
+        if offset in level_of:  # Whoever goes on with it meanwhile, what it held stays here.
+            yield held.get(address_at(frame, level_of[offset]))
+
+
+def _is_followed(value: object) -> bool:
+    """A generator of a library's may count seconds."""
+    if type(value) is GeneratorType:
+        return not is_installed(value.gi_code.co_filename)
+    return type(value) in ITERATORS
 
 
 def _asynchronous(value: "AsyncGeneratorType[Any, Any]", inside: Inside) -> Any:
@@ -492,21 +523,7 @@ def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: b
         return [*head, frame is None]
     values = locals_of(frame)
     names = _that_count(code, frame.f_lasti, values)
-    known = inside({name: values[name] for name in sorted(names)})
-    return [*head, frame.f_lasti, known, [inside(one) for one in _gone_through(frame)]]
-
-
-def _gone_through(frame: FrameType) -> Iterator[Any]:
-    """By the loops in which it stands, as far as it can be told. A generator of a library's may
-    count seconds."""
-    code = frame.f_code
-    loops, level_of = live_at(code, frame.f_lasti).loops, levels(code)
-    for offset, _ in loops:
-        if offset in level_of:
-            one = iterator_at(frame, level_of[offset], _ITERATOR_IDS)
-            of = one.gi_code.co_filename if type(one) is GeneratorType else code.co_filename
-            if one is not None and os.path.dirname(of) == os.path.dirname(code.co_filename):
-                yield one
+    return [*head, frame.f_lasti, inside({name: values[name] for name in sorted(names)})]
 
 
 def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:

@@ -61,8 +61,6 @@ _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:tok
 _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
 _COLLECTIONS = frozenset({list, tuple, set, deque})
-_BRIEF = frozenset({Tensor, numpy.ndarray, dict, *_COLLECTIONS})
-_BRIEF_ITEMS_MAX = 64
 _encoder = msgspec.msgpack.Encoder()
 CONTENT_BYTES_MAX = 2048
 T = TypeVar("T")
@@ -136,38 +134,6 @@ def _encoded(value: object, views: Views) -> bytes:
         return encode(kept.state_dict()) if kept else b""
     lists = [[*value], *value.values()] if type(value) is dict else [value]
     return encode(value) if len(lists) <= ITEMS_MAX and all(map(_is_of_natives, lists)) else b""
-
-
-def may_be_brief(value: object) -> bool:
-    """Whether a value may be so small and plain that it is its own content: see `brief_entry`."""
-    kind = type(value)
-    return kind in PLAIN or kind in _BRIEF
-
-
-def brief_entry(value: Any, views: Views = NO_VIEWS, things: Things = NO_THINGS) -> Entry:
-    """Of a small plain value, with all of its content; NO_VALUE of any other, without a look at
-    all of it."""
-    kind = type(value)
-    if kind in PLAIN:
-        entry = entry_of(value)
-    elif kind is Tensor:
-        small = not value.requires_grad and value.nbytes <= CONTENT_BYTES_MAX
-        entry = entry_of(value, views=views) if small else NO_VALUE
-    elif kind is numpy.ndarray:
-        entry = entry_of(value, views=views) if value.nbytes <= CONTENT_BYTES_MAX else NO_VALUE
-    elif kind in _BRIEF and len(value) <= _BRIEF_ITEMS_MAX:
-        entry = (
-            entry_of(value, things=things)
-            if could_be_read(lambda: _is_flat(value), False)
-            else NO_VALUE
-        )
-    else:
-        return NO_VALUE
-    return entry if type(entry) in PLAIN or (entry is not NO_VALUE and len(entry) > 2) else NO_VALUE
-
-
-def _is_flat(value: Any) -> bool:
-    return _NATIVE.issuperset(map(type, value.values() if type(value) is dict else value))
 
 
 def _tells_all(value: Any, views: Views) -> bool:

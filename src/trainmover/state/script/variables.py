@@ -15,7 +15,8 @@ What counts, in the frames of the script's own files, from its top to the fetch:
                 those that go with the rank: tracked ones, and those of the loops under way
     the process what the script sets in its environment, torch and numpy (`process`)
 
-Not what tells the time or the machine (`source`). Where all that lies is found once for a place in
+Not what tells the time or the machine (`clocks`). What each step writes before it reads it is not
+compared, and goes along (`brief`). Where all that lies is found once for a place in
 the script (`search`), and looked for again when something is another object than it was; a capture
 only reads it.
 """
@@ -24,7 +25,8 @@ import dataclasses
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -33,7 +35,7 @@ from torch import Tensor
 
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
-from trainmover.state.script import handles
+from trainmover.state.script import brief, handles
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, temporary_in, together
@@ -67,12 +69,12 @@ from trainmover.state.script.search.layout import (
     now_in,
     value_of,
 )
-from trainmover.state.script.things import First, Things, held_by, is_closed
+from trainmover.state.script.things import First, Places, Things, held_by, is_closed
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
     Entry,
-    brief_entry,
+    could_be_read,
     entry_of,
     generator_entry,
     handle_entry,
@@ -138,7 +140,7 @@ class Variables:
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
-        self._first = First()
+        self._first, self._places = First(), Places()
         self._overlooked = Overlooked(self._entry_of)
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
@@ -159,11 +161,17 @@ class Variables:
         if self._outgrown:  # There is an object that was not there before: look what it holds.
             self._layouts.clear()
             captured = self._read_all(frames, full)
+        self._places.is_open = False
         return captured
 
+    def begin(self) -> None:
+        """The script fetches, and has never done so before: see `Places`."""
+        if self._places.is_open:
+            self.capture()
+
     def overlooked(self) -> str:
-        """What has changed since the last fetch though nothing in the source shows that it can, for
-        people; "": nothing."""
+        """What has changed lately though nothing in the source shows that it can, for people; "":
+        nothing."""
         newest = self._newest
         if newest is None or not (found := self._overlooked.look(newest.watched, whole=True)):
             return ""
@@ -220,8 +228,8 @@ class Variables:
         for name, value in self.settings().items():
             found[f"{PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
-        brief = self._read_brief(layout) if layout.brief else {}
-        return _encoder.encode([layout.place, found, at_end, layout.tracked, others, brief])
+        short = self._read_brief(layout) if layout.brief else {}
+        return _encoder.encode([layout.place, found, at_end, layout.tracked, others, short])
 
     def _read_locals(
         self,
@@ -242,14 +250,16 @@ class Variables:
                     (at_end if slot.at_end else found)[slot.key] = slot.entry
 
     def _read_brief(self, layout: Layout) -> dict[str, Entry]:
-        found = {}
+        found, left = {}, brief.TOTAL_BYTES_MAX
         for slot in layout.brief:
             # As `now_in`, without its call.
             value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
             if value is not slot.last:
                 slot.last = value if type(value) in PLAIN else NEVER
-                slot.entry = brief_entry(value, self._views, self._things)
-            if slot.entry is not NO_VALUE:
+                slot.entry = could_be_read(
+                    partial(brief.entry, value, self._views, self._things), NO_VALUE
+                )
+            if slot.entry is not NO_VALUE and (left := left - brief.size_of(slot.entry)) >= 0:
                 found[slot.key] = slot.entry
         return found
 
@@ -330,7 +340,8 @@ class Variables:
         slot.before = slot.entry
         if self._things.stays(value):
             slot.last = value
-        if slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind):
+        none = slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind)
+        if none and not any(type(one) is kind for _, one in self._tracked()):
             self._no_values.add(kind)
 
     def _known_along(self, generator: object) -> str:
@@ -402,6 +413,7 @@ class Variables:
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
                 self._first,
+                self._places,
                 self._overlooked.counting,
             )
             layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
@@ -474,7 +486,7 @@ class Variables:
         slots += newest.outside
         if newest.brief:
             slots += [one for one in newest.brief if one.entry is not NO_VALUE]
-        return [
+        found = [
             (
                 one.of or one.owner,
                 one.name,
@@ -482,7 +494,12 @@ class Variables:
                 value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
             )
             for one in slots
+            if not one.inherited
         ]
+        for one in newest.inherited:  # What an object has from its class it is to have from there.
+            held = held_by(one.owner)
+            found.append((held, one.name, held.get(one.name, ABSENT)))
+        return found
 
     @property
     def things(self) -> Things:
@@ -551,20 +568,25 @@ class Variables:
         return {*wanted}
 
     def put_brief(
-        self, theirs: Mapping[str, Entry], own: bytes, *histories: Sequence[bytes]
+        self,
+        theirs: Mapping[str, Entry],
+        tracked: Collection[str],
+        own: bytes,
+        *histories: Sequence[bytes],
     ) -> None:
-        """Store what is written before it is read, as far as the source says, as another had it:
-        if that is wrong, nobody shall know. To be called as `put` is.
+        """Store what seems to be written before it is read as another had it: see `brief`. To be
+        called as `put` is.
 
+        tracked: keys of what goes with tracked state there
         histories: as in `put`
         Raises ProtocolError on malformed bytes.
         """
         every = [[decoded(one).brief for one in history if one] for history in histories]
-        wanted = to_put(theirs, decoded(own).brief, stored(*every))
-        newest = self._newest
-        for slot in newest.brief if newest is not None and wanted else ():
-            if slot.key in wanted:
-                put(slot, None, now_in(slot), wanted[slot.key])
+        mine = decoded(own)
+        among = stored(*every) - {*tracked, *mine.tracked}
+        wanted = to_put(theirs, mine.brief, among)
+        if wanted and self._newest is not None:
+            brief.store(self._newest.brief, wanted)
 
     def note_closed(self) -> None:
         """What of libraries' the script keeps where its run parks: see `put`."""
@@ -602,7 +624,7 @@ class Variables:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
-        self._closed, self._first = {}, First()
+        self._closed, self._first, self._places = {}, First(), Places()
         self._overlooked.forget()
         self._layouts.clear()
         self._carried.clear()

@@ -16,15 +16,16 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
+from trainmover.state.script.brief import made_of
 from trainmover.state.script.comparison import (
     Apart,
+    Captured,
     Difference,
     advice,
     decoded,
     never_apart,
     sentence,
 )
-from trainmover.state.script.putting import made_of
 from trainmover.state.script.values import Entry
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
@@ -49,7 +50,7 @@ class Refusal:
         self.apart: Apart = never_apart
         self._looked = -1  # Number of a loop.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
-        self._brief: Mapping[str, Entry] = {}  # The rank's, at that fetch.
+        self._theirs: Captured | None = None  # The rank's, at that fetch.
         self._rank = rank
         self._variables = variables
         self._loops = loops
@@ -85,8 +86,9 @@ class Refusal:
         if self._was_put:
             found = differences(self._own())
         self._refuse(found)
-        self._brief = decoded(theirs).brief if theirs else {}
-        self._variables.put_brief(self._brief, own, [self.stood, own], self.history)
+        if theirs:
+            self._theirs = decoded(theirs)
+            self._put_brief(self._theirs.brief, own)
 
     def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
@@ -94,10 +96,9 @@ class Refusal:
         `Comparison.begun`."""
         own = self._own()
         self._refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
-        if self.history and all(self.history):
+        if self._theirs is not None and self.history and all(self.history):
             before, now = (decoded(one).brief for one in self.history[-2:])
-            made = made_of(self._brief, before, now)
-            self._variables.put_brief(made, own, [self.stood, own], self.history)
+            self._put_brief(made_of(self._theirs.brief, before, now), own)
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
@@ -107,6 +108,10 @@ class Refusal:
         """
         own = self._own()
         self._refuse(self._variables.comparison.left(self.history, own, self.apart, asked=asked))
+
+    def _put_brief(self, theirs: Mapping[str, Entry], own: bytes) -> None:
+        tracked = self._theirs.tracked if self._theirs is not None else []
+        self._variables.put_brief(theirs, tracked, own, [self.stood, own], self.history)
 
     def _own(self) -> bytes:
         return self._variables.capture(full=True)

@@ -119,6 +119,7 @@ class Shadow:
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
+        member.variables.begin()
         batch = member.loops.take(batches, rng.capture(), member.calls)
         member.variables.gave(batches.given(batch))
         return batch

@@ -6,6 +6,7 @@ import array
 import copy
 import math
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -288,7 +289,7 @@ class Before:
         if moved := self.moving.moved():
             return f"it has used {moved}, which cannot be put back"
         if overlooked := "" if variables is None else variables.overlooked():
-            return f"it has changed {overlooked}, and no line of the script shows that it may"
+            return f"{overlooked} has changed, and no line of the script shows that it may"
         return ""
 
     def restore(self, tracked: Tracked) -> tuple[Any, Any]:
@@ -372,10 +373,17 @@ def _set(owner: Any, name: Any, value: Any) -> None:
     elif isinstance(owner, list | deque):
         if name < len(owner):
             owner[name] = value
-    elif value is not ABSENT and not isinstance(owner, tuple):
-        if isinstance(owner, type) and vars(owner).get(name) is value:
-            return
+    elif value is not ABSENT and not isinstance(owner, tuple) and _now(owner, name) is not value:
         setattr(owner, name, value)
+
+
+def _now(owner: object, name: str) -> Any:
+    """What stands there, without asking the owner's own code."""
+    if isinstance(owner, type):
+        return vars(owner).get(name, ABSENT)
+    with suppress(AttributeError):
+        return object.__getattribute__(owner, name)
+    return ABSENT
 
 
 def _settings(tracked: Tracked) -> Copies:

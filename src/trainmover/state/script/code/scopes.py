@@ -67,6 +67,7 @@ class Source:
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
     patches     attributes of imported modules and of what is in them that are stored to at any time
     rebuilds    line that puts another layer into a module, or a hook, or takes one out; 0: none
+    hooks       line that puts a hook somewhere, or takes one away; 0: none
     exchanges   line that may do so, as far as can be seen from it; 0: none
     environ     variables of the environment that are set after the set-up, with the line; "*": any
     settings    calls that change what is in force for the whole process after the set-up, with the
@@ -103,6 +104,7 @@ class Source:
     foreign: dict[str, int] = field(default_factory=dict)
     patches: set[str] = field(default_factory=set)
     rebuilds: int = 0
+    hooks: int = 0
     exchanges: int = 0
     environ: dict[str, int] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=dict)

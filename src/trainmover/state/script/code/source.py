@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache, partial
 from types import CodeType
 
+from trainmover.installed import is_installed
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwise
 from trainmover.state.script.code.carried import carried_attributes
@@ -47,7 +48,7 @@ def source_of(path: str) -> Source | None:
         return None
     _reading.add(path)
     try:
-        return read(tree, os.path.dirname(path))
+        return read(tree, "" if is_installed(path) else os.path.dirname(path))
     finally:
         _reading.discard(path)
 
@@ -67,7 +68,7 @@ def tree_of(path: str) -> ast.Module | None:
 def read(tree: ast.Module, folder: str = "") -> Source:
     """All that is known of one file.
 
-    folder: where it lies, and others that it imports; "": none is looked for
+    folder: where it lies, and others of the script that it imports; "": none is looked for
     """
     grammar.mangle(tree, "")
     reader = _Reader(tree)
@@ -103,7 +104,7 @@ def _file_of(module: str, folder: str) -> str | None:
         whole = os.path.join(folder, *names.split("."))
         for path in (f"{whole}.py", os.path.join(whole, "__init__.py")):
             if os.path.isfile(path):
-                return path
+                return None if is_installed(path) else path
         folder = os.path.dirname(folder)
     return None
 
@@ -167,6 +168,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.patches |= one.patches
         whole.rebuilds = whole.rebuilds or one.rebuilds
         whole.exchanges = whole.exchanges or one.exchanges
+        whole.hooks = whole.hooks or one.hooks
     read = {f".{name}" for name in whole.guarded & whole.values}
     whole.clocks -= read | {f".{name}" for name in whole.untold}
     whole.apart -= read
@@ -339,7 +341,9 @@ class _Reader:
                 rebuilds = True
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=args):
                 is_hook = name.startswith("register_") and name.endswith("hook")
-                rebuilds = is_hook or name in _BUILDS or (name == "remove" and not args)
+                is_hook |= name == "remove" and not args
+                rebuilds = is_hook or name in _BUILDS
+                self.source.hooks = node.lineno if is_hook else self.source.hooks
             case _:
                 rebuilds = False
         if rebuilds:

@@ -30,15 +30,20 @@ def iterator_at(frame: FrameType, level: int, kinds: Set[int]) -> Any:
 
     level: of `levels`. kinds: ids of types
     """
-    places = _places()
-    if places is None:
-        return None
-    in_frame, in_memory = places
-    variables = _word(id(frame) + in_frame) + in_memory
-    address = _word(variables + (_variables_of(frame.f_code) + level) * _WORD.size)
+    address = address_at(frame, level)
     if not address or address % _WORD.size or _word(address + _KIND) not in kinds:
         return None
     return ctypes.cast(address, ctypes.py_object).value
+
+
+def address_at(frame: FrameType, level: int) -> int:
+    """Of what lies there on the stack of a frame that does not run meanwhile; 0: nobody knows."""
+    places = _places()
+    if places is None:
+        return 0
+    in_frame, in_memory = places
+    variables = _word(id(frame) + in_frame) + in_memory
+    return _word(variables + (_variables_of(frame.f_code) + level) * _WORD.size)
 
 
 def _word(address: int) -> int:

@@ -58,6 +58,7 @@ from trainmover.state.script.search.layout import (
 from trainmover.state.script.things import (
     ITERATORS,
     First,
+    Places,
     Results,
     Things,
     held_by,
@@ -81,6 +82,7 @@ class Search:
         carried: Callable[[object], Collection[str]],
         loaders: Iterable[object],
         first: First,
+        places: Places,
         in_place: set[str],
     ) -> None:
         """carried: names of attributes that go with a tracked module or optimizer, by the dict that
@@ -101,7 +103,7 @@ class Search:
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(is_looked_at, source)
-        things = Things(untracked, is_own, looked_at, first)
+        things = Things(untracked, is_own, looked_at, first, places)
         self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
             self._layout, source, is_own_file, is_own, self._tracked, self._loaders, in_place
@@ -127,7 +129,7 @@ class Search:
         for hooks in global_hooks().values():
             for hook in list(hooks.values()):
                 self._inside.go_into(hook, "a hook of all modules", 0)
-        if self._source.rebuilds:
+        if self._source.hooks:
             kinds = (nn.Module, Optimizer)
             hooked = Hooked(one for _, one in self._tracked if issubclass(type(one), kinds))  # type: ignore[misc]
             self._inside.outside(self._inside.slot(HOOKS, {"hooks": hooked}, "hooks", None))

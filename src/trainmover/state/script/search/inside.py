@@ -5,6 +5,7 @@ with their hooks, and objects of libraries. Each once, and so many.
 
 import dataclasses
 import functools
+import re
 import sys
 import threading
 from argparse import Namespace
@@ -29,7 +30,7 @@ from torch.utils.data import DataLoader
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.kinds.hooks import Hooks
-from trainmover.state.script import handles
+from trainmover.state.script import brief, handles
 from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.crowds import Crowd
@@ -83,7 +84,7 @@ from trainmover.state.script.things import (
     slots_of,
 )
 from trainmover.state.script.untracked import TRAINED
-from trainmover.state.script.values import PLAIN, is_secret, may_be_brief
+from trainmover.state.script.values import PLAIN, is_secret
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
@@ -92,6 +93,8 @@ OBJECTS_MAX = 512
 """In what is tracked, and as many in all else."""
 DEPTH_MAX, _DEEP = 12, 6
 _OURS = __name__.partition(".")[0]
+_NO_PLACE = re.compile(r"\{|\[\d{9}|keys\(\)")
+"""In a path: an entry of a set, or by an address, or a key."""
 _NAMESPACES = (Namespace, SimpleNamespace)
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
 """Packages whose objects are made out of the script's: what they have is looked into."""
@@ -232,11 +235,22 @@ class Inside:
         What libraries' objects hold, and what lies deep, comes last: the script may hold it nearer,
         and no tree of many objects is to be in the way of all else.
         """
+        self._note_place(value, path)
         of_library = self.counting.is_container(type(value)) or _is_state(type(value))
         if depth >= _DEEP or (grown is not None and of_library):
             self._last.append((self.at, (value, path, depth, grown)))
         else:
             self._look_into(value, path, depth, grown)
+
+    def _note_place(self, value: object, path: str) -> None:
+        """Of functions those that close over something: others are told by what they do."""
+        kind = type(value)
+        if kind is FunctionType:
+            is_one = bool(value.__closure__)  # type: ignore[attr-defined]
+        else:
+            is_one = self.is_own(kind) and not issubclass(kind, TRAINED)
+        if is_one and not _NO_PLACE.search(path):
+            self._layout.things.places.note(value, f"{self.at[0]} {self.at[1]} {path}")
 
     def go_into_last(self) -> None:
         while self._last:
@@ -255,8 +269,6 @@ class Inside:
         if id(value) in self.apart or self.seen_before(value):
             return
         kind = type(value)
-        if kind is FunctionType or (self.is_own(kind) and not issubclass(kind, TRAINED)):
-            self._layout.things.note_place(value, f"{self.at[0]} {self.at[1]} {path}")
         if self.counting.is_container(kind):
             self._entries(value, path, depth, grown)
         elif kind is FunctionType:
@@ -293,8 +305,8 @@ class Inside:
         for number, (name, entry) in enumerate(list(named)):
             if self.may_hold(entry):
                 below = f"{path}[{name!r}]" if type(name) in PLAIN else f"{path}[{number}]"
-                if isinstance(container, set | frozenset):
-                    self._part(entry, below, depth + 1)
+                if isinstance(container, set | frozenset):  # In whatever order.
+                    self._part(entry, f"{path}{{{number}}}", depth + 1)
                     continue
                 if self.counting.is_moving(entry):
                     self.outside(self.slot(below, container, name, entry))
@@ -361,7 +373,10 @@ class Inside:
         for name in sorted(self.counting.stored(kind, shared)):
             below = f"{path}.{name}"
             if type(shared[name]) in PLAIN and not self.counting.is_clock(below, None, kind):
-                self.outside(self.slot(below, owner, name, None))
+                slot = self.slot(below, owner, name, None)
+                slot.inherited = True
+                self._layout.inherited.append(slot)
+                self.outside(slot)
 
     def _class(self, kind: type, depth: int) -> None:
         """Attributes of the class itself, and what its functions keep. What it is known by does not
@@ -638,8 +653,8 @@ class Inside:
         self, path: str, owner: Any, name: str, value: object, *, stored: bool, of: Any = None
     ) -> None:
         """stored: after the set-up, and read later. of: the class whose dict the owner is"""
-        brief = name in self._source.attributes and not stored
-        if not brief or self.counting.is_moving(value):
+        is_brief = name in self._source.attributes and not stored
+        if not is_brief or self.counting.is_moving(value):
             handed = is_handed(self._source, name)
             self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
         else:
@@ -648,8 +663,11 @@ class Inside:
     def _is_brief(self, path: str, owner: Any, name: str, value: object, of: Any = None) -> None:
         """It goes with the rank all the same, as far as it is small and plain: what the source says
         may be less than what happens."""
-        if len(self._layout.brief) < BRIEF_MAX and may_be_brief(value):
-            slot = self.slot(path, owner, name, value)
+        if len(self._layout.brief) >= BRIEF_MAX or not brief.may_be(value):
+            return
+        slot = self.slot(path, owner, name, value)
+        frozen = slot.is_asked and "__setattr__" in {*vars(type(owner))}
+        if not (slot.secret or frozen or self.counting.is_clock(f".{name}", value)):
             slot.of = of
             self._layout.brief.append(slot)
 

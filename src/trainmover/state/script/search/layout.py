@@ -39,6 +39,7 @@ class Slot:
     at_end  counts only if the loop ends here
     target  a loop stores to it, or to a part of it: it shows how far an iterator is
     count   is such a target, and counts if it is no part of the batch
+    inherited  by an object from its class: see there, as long as it has none itself
     last    value that `entry` is of, if that is never changed in place
     silent  types of which it has no entry, now that it was one of them
     before  entry of the last value that may change in place
@@ -53,6 +54,7 @@ class Slot:
     count: bool = False
     of: type | None = None
     is_asked: bool = False
+    inherited: bool = False
     missing: bool = True
     last: Any = NEVER
     entry: Entry = NO_VALUE
@@ -69,6 +71,7 @@ class Layout:
     watched   slots of what nothing in the source changes, as far as is known, and of large
               containers that somebody may change: each counts from when it has changed
     brief     slots of attributes that are written before they are read, as far as the source says
+    inherited  slots of what an object has from its class; they are in `outside` too
     unlisted  globals of the script's own functions whose module nobody lists
     roots     of the objects that the search went through: in which frame, by which name
     children  the others: what held them must hold them still
@@ -87,6 +90,7 @@ class Layout:
     outside: list[Slot] = field(default_factory=list)
     watched: list[Slot] = field(default_factory=list)
     brief: list[Slot] = field(default_factory=list)
+    inherited: list[Slot] = field(default_factory=list)
     unlisted: list[dict[str, Any]] = field(default_factory=list)
     roots: list[tuple[int, str, object]] = field(default_factory=list)
     children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
