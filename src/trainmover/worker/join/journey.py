@@ -142,6 +142,7 @@ class Journey:
     def fetch(self, batches: Batches) -> Any:
         """The next batch of the loop just entered; raises StopIteration if the rank had left it."""
         member, way = self._member, self.way
+        member.variables.begin()
         loops = member.loops
         if not way.in_loops:
             if self._fills_reserve:
