@@ -27,7 +27,7 @@ def counted(body: Sequence[ast.stmt], tells: Tells, functions: dict[str, Functio
     """Paths of containers, as `grammar.path` has them, whose size counts in a function or file.
 
     tells: in this scope
-    functions: of the file, by name: what they do to be called where a size decides
+    functions: of the file, by name: what is called where a size decides
     """
     return _Reader(body, tells, functions).found
 
@@ -57,7 +57,7 @@ class _Reader:
                 self.found |= {*self._asked(statement)}
 
     def _asked(self, node: ast.AST) -> Iterator[str]:
-        """What of is asked how much lies in it, for more than a mean or a text."""
+        """Containers of which it is asked how much lies in them, for more than a mean or a text."""
         if path := self._size(node):
             yield path
             return

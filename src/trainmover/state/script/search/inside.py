@@ -605,8 +605,8 @@ class Inside:
         stored -= temporary
         if issubclass(type(owner), Optimizer):
             stored -= OF_OPTIMIZERS
-        for name in sorted(temporary):
-            self._is_brief(f"{path}.{name}", held, name, held[name])
+        for name in sorted(temporary) if type(owner) not in _NAMESPACES else ():
+            self._note_brief(f"{path}.{name}", held, name, held[name])
         for name in sorted(stored):
             is_clock = self.counting.is_clock(f".{name}", held[name])
             if not is_clock and self.counting.is_variable(held[name]):
@@ -658,11 +658,10 @@ class Inside:
             handed = is_handed(self._source, name)
             self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
         else:
-            self._is_brief(path, owner, name, value, of)
+            self._note_brief(path, owner, name, value, of)
 
-    def _is_brief(self, path: str, owner: Any, name: str, value: object, of: Any = None) -> None:
-        """It goes with the rank all the same, as far as it is small and plain: what the source says
-        may be less than what happens."""
+    def _note_brief(self, path: str, owner: Any, name: str, value: object, of: Any = None) -> None:
+        """Of what seems to be written before it is read: see `brief`."""
         if len(self._layout.brief) >= BRIEF_MAX or not brief.may_be(value):
             return
         slot = self.slot(path, owner, name, value)
