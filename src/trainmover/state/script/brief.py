@@ -13,16 +13,23 @@ import numpy
 from torch import Tensor
 
 from trainmover.state import tensor_bytes
-from trainmover.state.script import handles
+from trainmover.state.script.putting import is_there, store_in
 from trainmover.state.script.search.layout import Slot, now_in
 from trainmover.state.script.things import Things
-from trainmover.state.script.values import CONTENT_BYTES_MAX, NO_VALUE, PLAIN, Entry, entry_of, same
+from trainmover.state.script.values import (
+    CONTENT_BYTES_MAX,
+    NATIVE,
+    NO_VALUE,
+    PLAIN,
+    Entry,
+    entry_of,
+    same,
+)
 from trainmover.state.script.views import Views
 
 ITEMS_MAX = 64
 TOTAL_BYTES_MAX = 64 * 1024
 """Of all of them in one record."""
-_NATIVE = frozenset({type(None), bool, int, float, str, bytes})
 _FLAT = frozenset({list, tuple, set, deque, dict})
 _KINDS = PLAIN | _FLAT | {Tensor, numpy.ndarray}
 
@@ -60,7 +67,7 @@ def _is_small(value: Any) -> bool:
     if kind not in _FLAT or len(value) > ITEMS_MAX:
         return False
     entries = [*value.values()] if kind is dict else [*value]
-    return _NATIVE.issuperset(map(type, entries)) and all(
+    return NATIVE.issuperset(map(type, entries)) and all(
         len(one) <= CONTENT_BYTES_MAX for one in entries if type(one) in (str, bytes)
     )
 
@@ -84,11 +91,5 @@ def made_of(
 def store(slots: Collection[Slot], values: Mapping[str, Any]) -> None:
     """In each of these the value that is meant for its key, unless it has that."""
     for slot in slots:
-        if slot.key in values:
-            own, value = now_in(slot), values[slot.key]
-            if type(own) is type(value) and type(own) in PLAIN and own == value:
-                continue
-            if slot.of is not None:
-                setattr(slot.of, slot.name, value)
-            else:
-                handles.store(slot.owner, slot.name, value)
+        if slot.key in values and not is_there(now_in(slot), values[slot.key]):
+            store_in(slot, None, values[slot.key])

@@ -81,10 +81,19 @@ def _value_of(entry: Entry) -> Any:
 def put(slot: Slot, frame: FrameType | None, own: object, value: object) -> None:
     """Have this value in it. What others may hold too is filled; else it is stored, as the script
     would, if there is a name to store to."""
-    if slot.target or (type(own) in PLAIN and type(own) is type(value) and own == value):
+    if slot.target or is_there(own, value):
         return  # As of an object whose class has got it meanwhile.
-    if _is_filled(own, value):
-        return
+    if not _is_filled(own, value):
+        store_in(slot, frame, value)
+
+
+def is_there(own: object, value: object) -> bool:
+    """Whether a plain value is what stands there already."""
+    return type(own) in PLAIN and type(own) is type(value) and own == value
+
+
+def store_in(slot: Slot, frame: FrameType | None, value: object) -> None:
+    """As the script would, if there is a name to store to."""
     if slot.of is not None:
         setattr(slot.of, slot.name, value)
     elif not isinstance(slot.owner, _STORELESS):

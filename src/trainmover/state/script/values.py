@@ -56,7 +56,7 @@ _ADDRESSES, _ALIGNED = 1 << 40, 16
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 """Never changed in place: the same object is the same value."""
-_NATIVE = frozenset({type(None), bool, int, float, str, bytes})
+NATIVE = frozenset({type(None), bool, int, float, str, bytes})
 _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:token|key)(?:$|_)")
 _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
@@ -98,7 +98,7 @@ def entry_of(
     before: entry of what it was, whose text is used again if nothing has changed
     """
     kind = type(value)
-    if not secret and (kind is float or (kind in _NATIVE and _is_small(value))):
+    if not secret and (kind is float or (kind in NATIVE and _is_small(value))):
         return value
     folded = _folded(value, views, things)
     if folded is NO_VALUE:
@@ -154,7 +154,7 @@ def _is_of_natives(value: object) -> bool:
 
 def _is_native(kind: type) -> bool:
     """Whether its objects never change: numpy's numbers among them."""
-    return kind in _NATIVE or issubclass(kind, numpy.number | numpy.bool_)
+    return kind in NATIVE or issubclass(kind, numpy.number | numpy.bool_)
 
 
 def generator_entry(generator: Generator) -> Entry:
@@ -231,7 +231,7 @@ class Fold:
     def of(self, value: Any, depth: int = 0) -> Any:
         """NO_VALUE for what is no plain value, nor made of such."""
         kind = type(value)
-        if kind in _NATIVE:
+        if kind in NATIVE:
             return value
         self._values_left -= 1
         if depth >= DEPTH_MAX or self._values_left < 0:
@@ -275,17 +275,17 @@ class Fold:
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
         name = type(value).__name__
-        if ITEMS_MAX < length <= PLAIN_ITEMS_MAX and set(map(type, value)) <= _NATIVE:
+        if ITEMS_MAX < length <= PLAIN_ITEMS_MAX and set(map(type, value)) <= NATIVE:
             return [name, length, *value]
         items = value if length <= ITEMS_MAX else _spread(value, length)
-        if set(map(type, items)) <= _NATIVE:
+        if set(map(type, items)) <= NATIVE:
             return [name, length, *items]
         return [name, length, *(self._inside(item, depth) for item in items)]
 
     def _mapping(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
         few = length <= PLAIN_ITEMS_MAX
-        if few and {*map(type, value), *map(type, value.values())} <= _NATIVE:
+        if few and {*map(type, value), *map(type, value.values())} <= NATIVE:
             keys = () if _is_by_address(value) else value
             return [type(value).__name__, length, *keys, *value.values()]
         entries: Iterable[Any] = list(value.items()) if length <= ITEMS_MAX else ()

@@ -78,9 +78,9 @@ def replaced_in(tree: ast.Module) -> set[str]:
 
 def _of_wholes(tree: ast.Module, nodes: list[ast.AST]) -> set[str]:
     classes = [one for one in nodes if isinstance(one, ast.ClassDef)]
-    others = _wholes_in(tree) - {"self"}
-    asked = {one.name for one in classes if "self" in _wholes_in(one) | _given_whole(one, nodes)}
-    asked |= _made_of(others | _given_whole(tree, nodes), nodes)
+    others, readers = _wholes_in(tree) - {"self"}, _readers_of_wholes(nodes)
+    asked = {one.name for one in classes if "self" in _wholes_in(one) | _given_whole(one, readers)}
+    asked |= _made_of(others | _given_whole(tree, readers), nodes)
     asked |= {one.name for one in classes if _is_data(one)} & _compared(nodes)
     for one in classes * 2:  # Those that derive from them, and from these.
         if asked & {last_name(base) for base in one.bases}:
@@ -108,15 +108,20 @@ def _wholes_in(node: ast.AST) -> set[str]:
     return found - {""}
 
 
-def _given_whole(node: ast.AST, nodes: list[ast.AST]) -> set[str]:
-    """What is given to functions that read all of it: snapshot(self)."""
-    readers = {
+def _readers_of_wholes(nodes: list[ast.AST]) -> set[tuple[str, int]]:
+    """Functions that read all of what they are given, by name, each with which that is."""
+    return {
         (one.name, number)
         for one in nodes
         if isinstance(one, Function)
+        for wholes in [_wholes_in(one)]
         for number, argument in enumerate((*one.args.posonlyargs, *one.args.args))
-        if argument.arg != "self" and argument.arg in _wholes_in(one)
+        if argument.arg != "self" and argument.arg in wholes
     }
+
+
+def _given_whole(node: ast.AST, readers: set[tuple[str, int]]) -> set[str]:
+    """What is given to these: snapshot(self)."""
     return {
         path_of(given)
         for one in (walk(node) if readers else ())

@@ -47,7 +47,7 @@ class _Reader:
     def _look(self, statement: ast.stmt) -> None:
         match statement:
             case ast.If(test=decides) | ast.While(test=decides) | ast.For(iter=decides):
-                if (asked := {*self._asked(decides)}) and not self._is_idle(_within(statement)):
+                if (asked := {*self._asked(decides)}) and not self._is_idle(_blocks_of(statement)):
                     self.found |= asked
             case ast.Assign(targets=[ast.Name()], value=ast.Call() as value) if size_of(value):
                 pass  # Another name for it.
@@ -97,7 +97,7 @@ class _Reader:
             case ast.Pass() | ast.Global() | ast.Nonlocal():
                 return True
             case ast.If() | ast.For() | ast.While() | ast.With():
-                return self._is_idle(_within(statement), depth)
+                return self._is_idle(_blocks_of(statement), depth)
             case ast.Expr(value=ast.Constant()):
                 return True
             case ast.Expr(value=ast.Call() as call):
@@ -157,10 +157,6 @@ def size_of(call: ast.Call) -> str:
         case ast.Call(func=ast.Attribute(value=held, attr="__len__" | "count")):
             return grammar.path(held)
     return ""
-
-
-def _within(statement: ast.stmt) -> list[ast.stmt]:
-    return [one for one in children(statement) if isinstance(one, ast.stmt)]
 
 
 def _all_in(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

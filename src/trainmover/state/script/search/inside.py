@@ -244,6 +244,8 @@ class Inside:
 
     def _note_place(self, value: object, path: str) -> None:
         """Of functions those that close over something: others are told by what they do."""
+        if not self._layout.things.places.is_open:
+            return
         kind = type(value)
         if kind is FunctionType:
             is_one = bool(value.__closure__)  # type: ignore[attr-defined]
