@@ -470,6 +470,16 @@ class Clocks:
         return bool(made_of & self._owners.get(name, set()))
 
 
+def asks_clock(full: str) -> bool:
+    """Whether something with that full name may tell the time or the machine."""
+    return full.partition(".")[0] in _CLOCK_MODULES | {
+        "os",
+        "multiprocessing",
+        "threading",
+        "shutil",
+    }
+
+
 def tells_in(source: Source, name: str, kinds: Iterable[str]) -> bool:
     """Whether an attribute tells the time in objects of these classes, though others give other
     values to one of that name: a timer's total, beside a meter's."""

@@ -18,7 +18,7 @@ from trainmover.state.script.code import grammar
 from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwise
 from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES
-from trainmover.state.script.code.clocks import Clocks
+from trainmover.state.script.code.clocks import Clocks, asks_clock
 from trainmover.state.script.code.functions import Changes, functions_in
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import read_elsewhere
@@ -35,7 +35,6 @@ _BUILDS = frozenset(
 )
 _ABOVE_MAX = 2
 """Folders above a file in which what it imports is looked for."""
-_reading = set[str]()
 FUNCTIONS_MAX = 512
 """Of so many a script's attributes are followed through all of its files together."""
 
@@ -46,11 +45,16 @@ def source_of(path: str) -> Source | None:
     tree = tree_of(path)
     if tree is None:
         return None
-    _reading.add(path)
-    try:
-        return read(tree, "" if is_installed(path) else os.path.dirname(path))
-    finally:
-        _reading.discard(path)
+    return read(tree, "" if is_installed(path) else os.path.dirname(path))
+
+
+@lru_cache(maxsize=512)
+def _telling_in(path: str) -> Set[str]:
+    """Functions of a file that return the time by themselves: what it imports is not followed, so
+    that it does not matter which file is read first."""
+    tree = tree_of(path)
+    asks = tree is not None and any(asks_clock(full) for _, full in grammar.imports(tree))
+    return read(tree).telling if tree is not None and asks else frozenset()
 
 
 @lru_cache(maxsize=512)
@@ -85,12 +89,10 @@ def read(tree: ast.Module, folder: str = "") -> Source:
 
 
 def _returns_time(folder: str, function: str) -> bool:
-    """Whether a function of another file of the script does, by its full name. Of two files that
-    import each other the second one knows nothing of the first."""
+    """Whether a function of another file of the script does, by its full name."""
     module, _, name = function.rpartition(".")
     path = _file_of(module, folder) if folder and module else None
-    known = source_of(path) if path is not None and path not in _reading else None
-    return known is not None and name in known.telling
+    return path is not None and name in _telling_in(path)
 
 
 @lru_cache(maxsize=4096)
