@@ -377,6 +377,21 @@ def packed(value: object, tuple_code: int) -> bytes | None:
     tuple, of those very types; a tuple is an extension of that type. None if it holds anything
     else, an integer or a text that MessagePack has not, or is nested some 50 deep."""
 
+def table_of(set: set[Any] | frozenset[Any]) -> tuple[int, int, list[int], list[int]]:
+    """Where in its table a set has its entries: how many places there are, where `pop` looks first,
+    the entries' places, in order, and those from which one was taken."""
+
+def fill(
+    set: set[Any] | frozenset[Any],
+    size: int,
+    first: int,
+    places: list[int],
+    left: list[int],
+    entries: list[Any],
+) -> bool:
+    """Have a set, or a new frozenset, hold these entries, no two equal, as `table_of` said. False:
+    they cannot lie there, as in a process that hashes otherwise; then it is empty."""
+
 def stands_for(type: type, object: object, address: int) -> bool:
     """Have it known that objects of this type begin with a pointer to what they stand for, as this
     one does, whose other half lies there; False if it does not. Only speed depends on it."""

@@ -328,7 +328,3 @@ def test_canonical_structure_does_not_show_insertion_order() -> None:
     assert one == other
     assert first == second
     assert split(a)[0] != split(b)[0]
-
-
-def test_equal_sets_have_equal_bytes() -> None:
-    assert encode({"b", "a", "c"}) == encode({"c", "b", "a"})

@@ -7,6 +7,7 @@
 #include "binding/given.hpp"
 #include "python/asked.hpp"
 #include "python/packed.hpp"
+#include "python/sets.hpp"
 #include "python/stored.hpp"
 #include "python/tables.hpp"
 #include "python/words.hpp"
@@ -106,6 +107,11 @@ void define_asked(nb::module_& m) {
     m.def("given", [](nb::handle question, nb::handle objects) {
         return given_by_python(given(Question(question.ptr()), objects.ptr()));
     }, "question"_a, "objects"_a);
+    m.def("table_of", [](nb::handle set) { return given_by_python(table_of(set.ptr())); }, "set"_a);
+    m.def("fill", [](nb::handle set, Py_ssize_t size, Py_ssize_t first, nb::handle places, nb::handle left,
+                     nb::handle entries) {
+        return truth(fill(set.ptr(), size, first, places.ptr(), left.ptr(), entries.ptr()));
+    }, "set"_a, "size"_a, "first"_a, "places"_a, "left"_a, "entries"_a);
     m.def("packed", [](nb::handle value, int tuple_code) -> nb::object {
         PyObject* result = packed(value.ptr(), tuple_code);
         if (result == nullptr && PyErr_Occurred() == nullptr) return nb::none();

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from trainmover.asked import is_in_c
 from trainmover.errors import ProtocolError, UserError
-from trainmover.state import tensor_bytes
+from trainmover.state import sets, tensor_bytes
 from trainmover.torch_internals.modules import VERSIONS, set_versions, versions_of
 from trainmover.torch_internals.tensors import arrived, coordinates_of, values_of
 
@@ -269,12 +269,15 @@ class _Writer:
         raise _unsupported(factory, (path, "default_factory", "entry"))
 
     def unordered(self, value: "set[object] | frozenset[object]", path: Path) -> object:
-        """Sorted by encoding: equal sets have equal bytes in every process."""
+        """In its order. Canonical: sorted, so that equal sets have equal bytes in every process."""
         code = _SET if isinstance(value, set) else _FROZENSET
+        content = sets.content_of(value)
         # Tensors in a set stay inside the bytes: sorting would change the order of holes.
         inner = _Writer(tensors=None, canonical=self.canonical)
-        encoded = sorted(_encoder.encode(inner.known(item, (path, "", "member"))) for item in value)
-        return self.ext(code, [msgspec.Raw(item) for item in encoded])
+        entries = [inner.known(item, (path, "", "member")) for item in content.entries]
+        if not self.canonical:
+            return self.ext(code, [entries, content.table])
+        return self.ext(code, [[*map(msgspec.Raw, sorted(map(_encoder.encode, entries)))], ()])
 
     def _ordered(self, value: Mapping[Any, object]) -> Mapping[Any, object]:
         if not self.canonical:
@@ -422,6 +425,12 @@ def _read_ordered(body: Any) -> "OrderedDict[Any, Any]":
     return value
 
 
+def _read_set(kind: Any, body: Any) -> "sets.AnySet":
+    entries, table = map(partial(_expect, list), body)
+    made: sets.AnySet = sets.made(kind, sets.Content(entries, tuple(table)))
+    return made
+
+
 def _read_tensor(body: Any) -> Tensor:
     dtype, shape, data = body
     if not _is_shape(shape):
@@ -470,8 +479,8 @@ _READERS: dict[int, Callable[[Any], object]] = {
     _COMPLEX: lambda body: complex(_expect(float, body[0]), _expect(float, body[1])),
     _TUPLE: lambda body: tuple(_expect(list, body)),
     _DEQUE: lambda body: deque(_expect(list, body[1]), body[0]),
-    _SET: lambda body: set(_expect(list, body)),
-    _FROZENSET: lambda body: frozenset(_expect(list, body)),
+    _SET: lambda body: _read_set(set, body),
+    _FROZENSET: lambda body: _read_set(frozenset, body),
     _DICT: lambda body: dict(_expect(list, body)),
     _ORDERED: _read_ordered,
     _DEFAULT: lambda body: defaultdict(_DEFAULT_FACTORIES[body[0]], _expect(list, body[1])),

@@ -196,6 +196,7 @@ HABITS = [
     refused("variables/refreshed_seldom"),
     equal("variables/trainer_values"),
     equal("variables/kept_in_parts"),
+    equal("variables/hard_set", holds=(27, 33)),
     refused("variables/kept_by_namesake"),
     refused("meters/meter"),
     refused("meters/two_meters"),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state import encode, tensor_bytes
+from trainmover.state import encode, sets, tensor_bytes
 from trainmover.torch_internals import modules
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024
@@ -89,9 +89,11 @@ def filled(held: Any, value: Any) -> bool:
     same form do: so whoever else holds it sees it too."""
     if held is value or type(held) is not type(value):
         return held is value
-    if isinstance(held, dict | set):
+    if isinstance(held, dict):
         held.clear()
         held.update(value)
+    elif isinstance(held, set):
+        sets.put_in(held, sets.content_of(value))
     elif isinstance(held, list | deque):
         held.clear()
         held.extend(value)

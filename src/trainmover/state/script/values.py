@@ -28,7 +28,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributions import Distribution
 
 from trainmover.errors import UserError
-from trainmover.state import tensor_bytes
+from trainmover.state import sets, tensor_bytes
 from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
@@ -306,9 +306,13 @@ class Fold:
         return self._mapping(held, depth)
 
     def _unordered(self, value: Any, depth: int) -> list[Any]:
-        name = type(value).__name__
-        if len(value) > 16 * ITEMS_MAX:
-            return [name, len(value)]
+        """In its order, where that is one that another process can have."""
+        name, length = type(value).__name__, len(value)
+        items = [*islice(value, ITEMS_MAX if length > 16 * ITEMS_MAX else length)]
+        if sets.is_ordered(items):
+            return [name, length, *items]
+        if length > len(items):
+            return [name, length]
         return [name, *sorted(repr(self._inside(item, depth)) for item in value)]
 
     def _inside(self, value: object, depth: int) -> Any:

@@ -15,6 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from trainmover.state import sets
 from trainmover.state.encode import as_local
 from trainmover.torch_internals.tensors import copy_all
 
@@ -69,8 +70,7 @@ class Copies:
         if id(container) in self._added:
             return False
         self._added[id(container)] = container
-        plain = type(container) in _CONTAINERS
-        self._containers.append((container, container.copy() if plain else _entries(container)))
+        self._containers.append((container, _entries(container)))
         return True
 
     def add_memory(self, memory: Memory) -> None:
@@ -94,11 +94,9 @@ class Copies:
                 found.append(value)
         elif isinstance(value, (dict, list, deque, set)):
             if self._is_new(value):
-                plain = type(value) in _CONTAINERS
-                held = value.copy() if plain else _entries(value)
+                held = _entries(value)
                 self._containers.append((value, held))
-                entries: Iterable[object] = held.values() if isinstance(held, dict) else held
-                for entry in entries:
+                for entry in _parts(held):
                     self._walk(entry, found)
         elif isinstance(value, MEMORY):
             self.add_memory(value)
@@ -134,20 +132,32 @@ def _copy(into: list[Tensor], values: list[Tensor]) -> None:
 
 
 def _entries(container: Any) -> Any:
-    """Of one of a class that is made out of one of Python's: none of its own code is run."""
+    """Of one of a class that is made out of one of Python's, too: none of its own code is run."""
     base = _base_of(container)
+    if base is set:
+        return sets.content_of(container)
+    if type(container) is base:
+        return container.copy()
     if issubclass(base, dict):
         return dict(base.items(container))
     return base(base.__iter__(container))
+
+
+def _parts(entries: Any) -> Iterable[object]:
+    if isinstance(entries, sets.Content):
+        return entries.entries
+    return entries.values() if isinstance(entries, dict) else entries
 
 
 def _refill(container: Any, entries: Any) -> None:
     if isinstance(container, numpy.ndarray):
         if container.flags.writeable:
             container[...] = entries
+    elif isinstance(entries, sets.Content):
+        sets.put_in(container, entries)
     elif base := _base_of(container):
         base.clear(container)
-        (base.update if issubclass(base, dict | set) else base.extend)(container, entries)
+        (base.update if issubclass(base, dict) else base.extend)(container, entries)
     else:
         container[:] = entries
 
