@@ -30,7 +30,7 @@ class Content(NamedTuple):
 
 def content_of(value: AnySet) -> Content:
     """Nothing of its own code is run."""
-    kind = set if isinstance(value, set) else frozenset
+    kind: Any = set if isinstance(value, set) else frozenset
     return Content([*kind.__iter__(value)], _table_of(value))
 
 

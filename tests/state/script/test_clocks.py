@@ -10,6 +10,30 @@ import pytest
 from trainmover.state.script.code.source import read, source_of
 
 BESIDE = {
+    "a library's function with the name of a timer's": """
+        import numpy as np
+        class Timer:
+            def start(self):
+                self.began = time.time()
+            def average(self):
+                return time.time() - self.began
+        timer, kept = Timer(), 0.0
+        for x, y in job.batches(DATA):
+            timer.start()
+            kept = 0.9 * kept + float(np.average(x))
+            print(timer.average())
+    """,
+    "a method of a library's object with the name of a timer's": """
+        class Timer:
+            began = 0.0
+            def total(self):
+                return time.time() - self.began
+        timer, kept, seen = Timer(), 0.0, collections.Counter()
+        for x, y in job.batches(DATA):
+            seen[int(x.sum())] += 1
+            kept = kept + seen.total()
+            print(timer.total())
+    """,
     "an object that is given both, by two methods": """
         class Kept:
             def __init__(self):

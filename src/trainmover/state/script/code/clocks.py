@@ -13,7 +13,8 @@ from functools import partial
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.changing import is_change, root_of
 from trainmover.state.script.code.counted import counted, size_of
-from trainmover.state.script.code.functions import OF_OBJECTS, changes_first
+from trainmover.state.script.code.fed import FEEDS, kept_in
+from trainmover.state.script.code.functions import KNOWN, OF_OBJECTS, changes_first
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import asks_for_shadow
 from trainmover.state.script.code.scopes import MODULE, File, Key, Scope, Source, scope_key
@@ -42,14 +43,13 @@ _CLOCK_ATTRIBUTES = frozenset(
 _MIXED = (ast.Tuple, ast.List, ast.Dict, ast.Call)
 _CHOOSE = frozenset({"min", "max"})
 _LOOKS_UP = frozenset({"get", "pop", "setdefault"})
-_FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend", "insert"})
 _Path = tuple[int, str]
 """A name with the id of its scope, an attribute with 0."""
 
 
 class Clocks:
-    """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `guarded`, `told`,
-    `untold` and `telling`.
+    """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `fed`, `keeps`,
+    `guarded`, `told`, `untold` and `telling`.
 
     is_told: whether a function of another file, by its full name, returns the time
     """
@@ -62,11 +62,11 @@ class Clocks:
         self._owners: dict[str, set[str]] = {}  # Classes with a method of that name.
         for node, owner in file.functions:
             self._owners.setdefault(node.name, set()).add(owner)
-        self._made_of_class: dict[str, set[str]] = {}  # Names of what is made by calling a class.
+        self._stored: dict[str, list[ast.expr]] = {}  # What is stored by a name, wherever.
         self._kept = set[str]()  # Attributes that are stored to.
         for one in walk(file.tree):
             for target, value in grammar.stores_of(one):
-                self._made_of_class.setdefault(last_name(target), set()).add(called_name(value))
+                self._stored.setdefault(last_name(target), []).append(value)
             if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load):
                 self._kept.add(one.attr)
         self._parameters, self._made_by = dict[str, list[str]](), dict[str, Key]()
@@ -81,6 +81,7 @@ class Clocks:
         self._fed_otherwise: set[str] = set()
         self._rows_tell = True  # Also those that have constants beside the time.
         self._apart: set[_Path] = set()  # Those that are left out whatever they are given.
+        self._given_time: set[_Path] = set()  # Those of them that are given nothing but the time.
 
     def find(self) -> None:
         """Until nothing new is found: what derives from a clock makes others derive from it. What
@@ -122,9 +123,12 @@ class Clocks:
             scope.clocks.clear()
 
     def _set_apart(self) -> None:
-        of = {id(scope): scope.apart for scope in self._source.scopes.values()}
+        of = {id(scope): scope for scope in self._source.scopes.values()}
         for owner, path in self._apart:
-            of.get(owner, self._source.apart).add(path)
+            of.get(owner, self._source).apart.add(path)
+        for owner, path in self._given_time:
+            of.get(owner, self._source).fed.add(path)
+        self._source.keeps = kept_in(self._file.tree, self._file.functions)
 
     def _derive(self) -> None:
         for _ in range(12):
@@ -327,11 +331,13 @@ class Clocks:
         """Objects that are given nothing but the time: `batch_time.update(time.time() - end)`."""
         fed: dict[str, list[bool]] = {}
         for call, path in _given_to_objects(nodes):
-            if call.func.attr in _FEEDS and path != "self":  # type: ignore[attr-defined]
+            if call.func.attr in FEEDS and path != "self":  # type: ignore[attr-defined]
                 fed.setdefault(path, []).append(self._is_fed_time(call, scope))
         for path, told in fed.items():
             if all(told) and path not in self._fed_otherwise:
-                self._apart.add((0 if path.startswith(".") else id(scope), path))
+                known = (0 if path.startswith(".") else id(scope), path)
+                self._apart.add(known)
+                self._given_time.add(known)
                 self._note(path, scope)
 
     def _is_fed_time(self, call: ast.Call, scope: Scope) -> bool:
@@ -461,13 +467,28 @@ class Clocks:
 
     def _is_telling(self, function: ast.expr, name: str) -> bool:
         """Whether a function of that name returns the time. What tensors and containers have by the
-        same name (`losses.sum()`) does only where its object is known to be made of that class."""
+        same name (`losses.sum()`) does only where its object is known to be made of that class;
+        none of a library's does (`np.average(x)`), nor of an object that is made of another class.
+        """
         if name not in self._telling:
             return False
-        if not isinstance(function, ast.Attribute) or name not in OF_OBJECTS:
+        if not isinstance(function, ast.Attribute):
             return True
-        made_of = self._made_of_class.get(last_name(function.value), set())
-        return bool(made_of & self._owners.get(name, set()))
+        made_of = [
+            one for one in self._stored.get(last_name(function.value), []) if grammar.varies(one)
+        ]
+        if name in OF_OBJECTS:
+            owners = self._owners.get(name, set())
+            return any(called_name(one) in owners for one in made_of)
+        if self._is_of_library(function):
+            return False
+        return not (made_of and all(map(self._is_of_library, made_of)))
+
+    def _is_of_library(self, value: ast.expr) -> bool:
+        """Whether it is one of a library's that is known, or made by such."""
+        made_by = value.func if isinstance(value, ast.Call) else value
+        known = self._file.dotted(made_by).partition(".")[0] in KNOWN
+        return known and root_of(made_by) in self._file.imports
 
 
 def asks_clock(full: str) -> bool:

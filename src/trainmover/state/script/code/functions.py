@@ -42,7 +42,7 @@ OF_OBJECTS = frozenset(
     {*dir(Tensor), *dir(numpy.ndarray), *dir(list), *dir(dict), *dir(set), *dir(deque), *dir(str)}
 )
 """Methods that change at most their own object. Those of CHANGES keep what they are given."""
-_KNOWN = frozenset({"torch", "torchvision", "torchaudio", "numpy", *sys.stdlib_module_names})
+KNOWN = frozenset({"torch", "torchvision", "torchaudio", "numpy", *sys.stdlib_module_names})
 """Libraries whose functions change what they are given only if their names say so."""
 _WRAPS = frozenset({"compile", "script", "jit", "vmap", "wraps", "cache", "lru_cache", "reduce"})
 """Functions of these libraries that make functions out of others."""
@@ -194,7 +194,7 @@ class Calls:
     """Of one file: who is given what."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self._libraries = {name for name, full in imports(tree) if full.partition(".")[0] in _KNOWN}
+        self._libraries = {name for name, full in imports(tree) if full.partition(".")[0] in KNOWN}
         self._for_effect = {id(one.value) for one in walk(tree) if isinstance(one, ast.Expr)}
 
     def givens(self, call: ast.Call) -> Iterator[tuple[Taker, ast.expr]]:
@@ -297,7 +297,7 @@ def _aliases(node: ast.AST, calls: Calls) -> Iterator[tuple[ast.AST, Alias]]:
     """Other names that this node gives, each with where it stands."""
     match node:
         case ast.ImportFrom(names=names, module=module):
-            known = not node.level and (module or "").partition(".")[0] in _KNOWN
+            known = not node.level and (module or "").partition(".")[0] in KNOWN
             named = ((one, one.asname) for one in names if one.asname)
             yield from ((one, Alias(name, one.name, of_library=known)) for one, name in named)
         case ast.Assign(targets=[target], value=value) if last_name(target):

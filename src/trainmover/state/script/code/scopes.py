@@ -19,6 +19,7 @@ class Scope:
 
     clocks   names in it that tell the time or the machine
     apart    those of them that hold nothing else, whatever they are
+    fed      those of these that are objects to which the time, and nothing else, is given
     counts   first targets of `for` over enumerate(...): they count, whatever else they may equal
     given    targets of `for` over job.batches(...) and its kin: they follow the place that is kept
     lines    of the last store to each name
@@ -27,6 +28,7 @@ class Scope:
 
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    fed: set[str] = field(default_factory=set)
     counts: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
     lines: dict[str, int] = field(default_factory=dict)
@@ -54,6 +56,8 @@ class Source:
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
     apart       those of them that hold nothing else, whatever they are
+    fed         those of these that are objects to which the time, and nothing else, is given
+    keeps       by class: attributes in which its objects keep what they are given
     guarded     those of attributes that are stored only where `job.is_shadow` is asked
     values      names and attributes that are read as values anywhere else (`guarded`)
     told        attributes that are given such a value, each with the classes whose methods give it
@@ -92,6 +96,8 @@ class Source:
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    fed: set[str] = field(default_factory=set)
+    keeps: dict[str, set[str]] = field(default_factory=dict)
     guarded: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)

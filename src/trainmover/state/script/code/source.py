@@ -157,6 +157,9 @@ def together(sources: Iterable[Source]) -> Source:
         whole.globals |= one.globals
         whole.clocks |= one.clocks
         whole.apart |= one.apart
+        whole.fed |= one.fed
+        for name, kept in one.keeps.items():
+            whole.keeps.setdefault(name, set()).update(kept)
         whole.guarded |= one.guarded
         whole.values |= one.values
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):

@@ -151,6 +151,19 @@ class Counting:
             return False
         return last in self._source.apart or not self._may_keep(value)
 
+    def is_fed(self, path: str, value: object, scope: Scope | None = None) -> bool:
+        """Whether it is an object of the script's that is given the time, and nothing else: what it
+        does not keep that in may be anything. scope: that of a name"""
+        last = path if scope else path[path.rfind(".") :]
+        kind = type(value)
+        is_known = last in (scope or self._source).fed
+        return is_known and self._is_own(kind) and not issubclass(kind, CONTAINERS)
+
+    def keeps(self, kind: type) -> set[str]:
+        """Attributes in which such an object keeps what it is given."""
+        own = [one.__name__ for one in kind.__mro__ if self._is_own(one)]
+        return set[str]().union(*(self._source.keeps.get(name, ()) for name in own))
+
     def _may_keep(self, value: object) -> bool:
         """Whether more than what it was made with may be in it."""
         return self._is_own(type(value)) or self.is_moving(value)

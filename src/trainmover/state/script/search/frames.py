@@ -228,7 +228,7 @@ class Search:
         """Objects that hold nothing but the time, by whatever way they are reached."""
         for name in scope.apart:
             value = values.get(name)
-            if self._inside.is_own(type(value)):
+            if self._inside.is_own(type(value)) and not self._inside.is_fed(name, value, scope):
                 self._inside.seen_before(value)
 
     def _is_left_out(self, name: str, scope: Scope, values: Mapping[str, Any]) -> bool:
@@ -261,20 +261,19 @@ class Search:
             self._read_in[id(held)] = names | at_end
         targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
         for name in sorted(names | targets | at_end):
+            value = values.get(name)
             if self._is_left_out(name, scope, values):
+                if self._inside.is_fed(name, value, scope):
+                    self._root(number, name, value)
                 continue
-            slot = self._inside.slot(name, held, name, values.get(name))
+            slot = self._inside.slot(name, held, name, value)
             slot.target |= name in live.targets
             slots.append(slot)
             if name not in names and name in targets:
                 slot.count = name not in scope.counts
                 continue
             slot.at_end = name not in names
-            value = values.get(name)
-            if self._inside.may_hold(value):
-                if self._inside.anchors(value):
-                    self._layout.roots.append((number, name, value))
-                self._inside.go_into(value, name, 0)
+            self._root(number, name, value)
         for name, value in list(values.items()):
             if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
                 self._inside.go_into(value, name, 0)
@@ -289,6 +288,13 @@ class Search:
                 self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _root(self, number: int, name: str, value: object) -> None:
+        """Go into what a local holds, and know that it is to hold it still."""
+        if self._inside.may_hold(value):
+            if self._inside.anchors(value):
+                self._layout.roots.append((number, name, value))
+            self._inside.go_into(value, name, 0)
 
     def _iterators(self, frame: FrameType, live: Live, number: int) -> None:
         """Of the loops around the fetch, and of one that fetches and draws from others too."""
@@ -340,6 +346,8 @@ class Search:
         scope = source.scopes[MODULE] if source else Scope()
         for name, value in sorted(values.items(), key=itemgetter(0)):
             if self._is_left_out(name, scope, values):
+                if self._inside.is_fed(name, value, scope):
+                    self._inside.hold(values, name, value, name, 0)
                 continue
             if type(value) is ModuleType and value not in self._modules:
                 self._inside.hung_on(value, vars(value), name)

@@ -140,6 +140,7 @@ class Inside:
             for holder in Hooks(obj).holders()  # type: ignore[arg-type]
         } - {id(None)}
         self._seen: set[int] = set()
+        self._fed: set[int] = set()
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self.caches: list[tuple[tuple[str, str, int], str, Any]] = []
         self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
@@ -265,7 +266,7 @@ class Inside:
         if (
             depth >= DEPTH_MAX
             or self._objects >= OBJECTS_MAX
-            or self.counting.is_clock(path, value)
+            or (self.counting.is_clock(path, value) and not self.is_fed(path, value))
         ):
             return
         if id(value) in self.apart or self.seen_before(value):
@@ -327,6 +328,16 @@ class Inside:
             for kind in sorted(names, key=attrgetter("__qualname__")):
                 self.go_into(kind, kind.__name__, depth + 1)
 
+    def is_fed(self, path: str, value: object, scope: Scope | None = None) -> bool:
+        """As in `Counting`. From here on, whichever way it is reached: of what it keeps of what it
+        is given nothing counts, and the rest of its plain values goes along, as what is brief does,
+        for most of them are only shown."""
+        is_one = self.counting.is_fed(path, value, scope)
+        if is_one:
+            self._fed.add(id(value))
+            self._held.append(value)
+        return is_one
+
     def _attributes(self, owner: object, path: str, depth: int) -> None:
         """Of an object of the script's own class, which may be derived from one of a library's."""
         self._objects += 1
@@ -339,19 +350,26 @@ class Inside:
         if "__class__" in self._source.attributes:  # It becomes one of another.
             self.outside(self.slot(f"{path}.__class__", owner, "__class__", kind))
         counting = self.counting.stored(kind, slots_of(kind))
-        for name in sorted(slots_of(kind)):
+        is_fed = id(owner) in self._fed
+        told = self.counting.keeps(kind) if is_fed else set[str]()
+        for name in sorted(slots_of(kind) - told):
             below = f"{path}.{name}"
             value = value_of(Slot("", owner, name, secret=False))
-            self._attribute(below, owner, name, value, stored=name in counting)
+            stored = name in counting and not is_fed
+            self._attribute(below, owner, name, value, stored=stored)
             self.go_into(value, below, depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self.counting.stored(kind, held)
         of_library = not all(one is object or self.is_own(one) for one in kind.__mro__)
         for name, value in list(held.items()):
             below = f"{path}.{name}"
-            if type(name) is not str or self.counting.is_clock(below, value, kind):
+            if type(name) is not str or name in told:
                 continue
-            stored = name in counting or name in within
+            if self.counting.is_clock(below, value, kind):
+                if self.is_fed(below, value):
+                    self.hold(held, name, value, below, depth + 1)
+                continue
+            stored = (name in counting or name in within) and not is_fed
             of_others = not stored and of_library and name[:1] == "_" and type(value) in PLAIN
             if isinstance(owner, nn.Module):  # `Layers` looks at its tables.
                 of_others |= name in (TABLES if stored else OF_MODULES)
@@ -461,15 +479,18 @@ class Inside:
             self.go_into(value, path, depth)
 
     def _cell(self, name: str, cell: CellType, scope: Scope, depth: int) -> None:
-        if id(cell) in self._seen or name in scope.clocks or name == "__class__":
+        if id(cell) in self._seen or name == "__class__":
             return
-        self._seen.add(id(cell))
-        self._held.append(cell)
         try:
             content = cell.cell_contents
         except ValueError:
             return
-        if self.counting.is_variable(content):
+        tells = name in scope.clocks
+        if tells and not self.is_fed(name, content, scope):
+            return
+        self._seen.add(id(cell))
+        self._held.append(cell)
+        if not tells and self.counting.is_variable(content):
             self.outside(self.slot(name, cell, name, content))
         if self.may_hold(content):
             self.go_into(content, name, depth)
