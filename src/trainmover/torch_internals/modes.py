@@ -1,6 +1,10 @@
 """What is in force for all calls of a thread."""
 
-from torch import device
+from dataclasses import asdict
+from typing import Any
+
+from torch import _tensor_str, device
+from torch.distributions import Distribution
 from torch.utils import _device
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -13,3 +17,13 @@ def chosen_device() -> device | None:
     "cpu" for both.)"""
     chosen: device | None = _device.CURRENT_DEVICE
     return chosen
+
+
+def printed_by_torch() -> dict[str, Any]:
+    """What torch.set_printoptions has set."""
+    return asdict(_tensor_str.PRINT_OPTS)
+
+
+def distributions_check() -> bool:
+    """Whether distributions look at what they are given; see `set_default_validate_args`."""
+    return bool(Distribution._validate_args)

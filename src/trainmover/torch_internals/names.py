@@ -13,6 +13,7 @@ IN_FILES: Names = {
     "_dynamo/utils.py": ("counters",),
     "_inductor/compile_worker/__main__.py": ("def main",),
     "_inductor/runtime/cache_dir_utils.py": ("def cache_dir", "def default_cache_dir"),
+    "_tensor_str.py": ("PRINT_OPTS",),
     "amp/grad_scaler.py": ("self._per_optimizer_states",),
     "distributed/_functional_collectives.py": ("class AsyncCollectiveTensor", "def wait"),
     "distributed/distributed_c10d.py": (
@@ -47,6 +48,7 @@ IN_FILES: Names = {
     "distributed/tensor/_dispatch.py": ("self.sharding_propagator",),
     "distributed/tensor/_random.py": ("_rng_tracker",),
     "distributed/tensor/_sharding_prop.py": ("self.propagate_op_sharding",),
+    "distributions/distribution.py": ("_validate_args",),
     "nn/modules/module.py": (
         "_buffers",
         "_metadata",

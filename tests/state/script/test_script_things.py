@@ -1033,6 +1033,34 @@ KEPT = {
                 torch.set_flush_denormal(False)
         main()
         """,
+    "way that torch prints": """
+        def main():
+            kept = dataclasses.asdict(torch._tensor_str.PRINT_OPTS)
+            try:
+                for x, y in job.batches(DATA):
+                    torch.set_printoptions(precision=3 if x[0] > 6 else 5)
+            finally:
+                torch.set_printoptions(**kept)
+        main()
+        """,
+    "way that decimal rounds": """
+        import decimal
+        def main():
+            with decimal.localcontext():
+                for x, y in job.batches(DATA):
+                    up = bool(x[0] > 6)
+                    decimal.getcontext().rounding = decimal.ROUND_UP if up else decimal.ROUND_DOWN
+        main()
+        """,
+    "whether distributions check": """
+        def main():
+            try:
+                for x, y in job.batches(DATA):
+                    torch.distributions.Distribution.set_default_validate_args(bool(x[0] > 6))
+            finally:
+                torch.distributions.Distribution.set_default_validate_args(True)
+        main()
+        """,
     "way that numpy prints": """
         def main():
             with numpy.printoptions():

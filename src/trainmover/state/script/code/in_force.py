@@ -3,21 +3,37 @@
 import contextlib
 import decimal
 import functools
+import locale
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy
 import torch
+from torch.distributions import Distribution
 
 from trainmover.torch_internals.distributed.backends import backends
-from trainmover.torch_internals.modes import chosen_device
+from trainmover.torch_internals.modes import chosen_device, distributions_check, printed_by_torch
+
+_OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
-def _set_precision(value: int) -> None:
-    decimal.getcontext().prec = value
+def _of_decimal() -> list[Any]:
+    context = decimal.getcontext()
+    trapped = sorted(one.__name__ for one, traps in context.traps.items() if traps)
+    return [*(getattr(context, name) for name in _OF_DECIMAL), trapped]
+
+
+def _set_decimal(value: list[Any]) -> None:
+    *values, trapped = value
+    context = decimal.getcontext()
+    for name, one in zip(_OF_DECIMAL, values, strict=True):
+        setattr(context, name, one)
+    for signal in context.traps:
+        context.traps[signal] = signal.__name__ in trapped
 
 
 def _flushes_denormals() -> bool:
@@ -108,8 +124,21 @@ IN_FORCE: dict[str, InForce] = {
         lambda value: torch.set_autocast_dtype("cuda", value),
         ("set_autocast_dtype",),
     ),
-    "decimal's precision": InForce(
-        lambda: decimal.getcontext().prec, _set_precision, ("getcontext", "setcontext")
+    "decimal's context": InForce(_of_decimal, _set_decimal, ("getcontext", "setcontext")),
+    "torch's way to print": InForce(
+        lambda: sorted(printed_by_torch().items()),
+        lambda value: torch.set_printoptions(**dict(value)),  # type: ignore[no-untyped-call]
+        ("set_printoptions",),
+    ),
+    "whether torch's distributions check what they are given": InForce(
+        distributions_check,
+        Distribution.set_default_validate_args,
+        ("set_default_validate_args",),
+    ),
+    "the locale": InForce(
+        partial(locale.setlocale, locale.LC_ALL),
+        partial(locale.setlocale, locale.LC_ALL),
+        ("setlocale",),
     ),
     "numpy's errors": InForce(
         lambda: sorted(numpy.geterr().items()),
