@@ -9,6 +9,7 @@ it. So a name that is read as a value elsewhere is a variable like others.
 import ast
 from collections.abc import Iterator
 
+from trainmover.state.script.code.grammar import given_to
 from trainmover.state.script.code.syntax import children, walk
 
 
@@ -31,6 +32,10 @@ def _read(node: ast.AST, parent: ast.AST) -> Iterator[str]:
         yield from _read(node.test, node)
         return
     match node:
+        case ast.Expr(value=ast.Call() as call) if _is_use(call):
+            for given in given_to(call):
+                yield from _read(given, call)
+            return
         case ast.AugAssign(target=target):
             yield from _name(target)
         case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
@@ -41,15 +46,21 @@ def _read(node: ast.AST, parent: ast.AST) -> Iterator[str]:
 
 
 def _is_tool(node: ast.expr, parent: ast.AST) -> bool:
-    """`writer.add(...)`, `if writer:` and `writer is not None` ask for no value."""
+    """`if writer:` and `writer is not None` ask for no value."""
     match parent:
-        case ast.Attribute():
-            return True
         case ast.If(test=test):
             return test is node
         case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
             return True
     return False
+
+
+def _is_use(call: ast.Call) -> bool:
+    """`writer.add(...)` as a statement: nobody has what comes of it."""
+    held: ast.expr = call.func
+    while isinstance(held, ast.Attribute):
+        held = held.value
+    return isinstance(held, ast.Name) and held is not call.func
 
 
 def _name(node: ast.expr) -> Iterator[str]:
