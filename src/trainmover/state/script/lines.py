@@ -20,6 +20,9 @@ from trainmover.state.script.search.layout import (
     Layout,
 )
 
+_NUMBER = re.compile(r" \(\d+\)$")
+"""Of one of several variables with one key."""
+
 
 def line_of(
     key: str, modules: Collection[ModuleType], layouts: Collection[Layout]
@@ -50,6 +53,7 @@ def line_of(
         stacked = [one for layout in layouts for one in layout.iterators]
         begun = [one.line for one in stacked if path.startswith(one.key.rpartition("\x1f")[2])]
         return os.path.basename(file), begun[0] if begun else first
+    path = _NUMBER.sub("", path)
     attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
     lines = [
         (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))

@@ -28,7 +28,13 @@ from trainmover.state.script.code.asked_for import (
     replaced_in,
 )
 from trainmover.state.script.code.functions import OF_OBJECTS
-from trainmover.state.script.code.grammar import CONSTRUCTORS, given_to, own, stored_by_name
+from trainmover.state.script.code.grammar import (
+    CONSTRUCTORS,
+    given_to,
+    is_special,
+    own,
+    stored_by_name,
+)
 from trainmover.state.script.code.syntax import (
     Function,
     called_name,
@@ -143,7 +149,7 @@ class _Reader:
 
     def _is_called_by_others(self, name: str) -> bool:
         """Whether something else may call it: Python itself, torch, or who was given it."""
-        by_python = name == "forward" or (name.startswith("__") and name.endswith("__"))
+        by_python = name == "forward" or is_special(name)
         return by_python or name not in self._called or name in self._handed_out
 
     def _turned_unseen(self) -> frozenset[str]:

@@ -226,6 +226,11 @@ def mangle(node: ast.AST, owner: str) -> None:
         mangle(child, child.name if isinstance(child, ast.ClassDef) else owner)
 
 
+def is_special(name: str) -> bool:
+    """As the names that Python itself gives and asks for."""
+    return name.startswith("__") and name.endswith("__")
+
+
 def _is_private(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
 

@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script import rounds
+from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.relied_on import relies_on_more
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
@@ -233,7 +234,8 @@ class Search:
 
     def _is_left_out(self, name: str, scope: Scope, values: Mapping[str, Any]) -> bool:
         """Names of Python's own; what is tracked as a value; and what tells the time."""
-        if name.startswith(("__", ".")) or (id(values), name) in self._kept:
+        of_python = name.startswith(".") or (is_special(name) and name not in scope.lines)
+        if of_python or (id(values), name) in self._kept:
             return True
         return self._inside.counting.tells_time(name, scope, values.get(name))
 

@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.script import brief, handles
+from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.crowds import Crowd
@@ -141,6 +142,7 @@ class Inside:
         } - {id(None)}
         self._seen: set[int] = set()
         self._fed: set[int] = set()
+        self._by_key: dict[str, list[tuple[int, Any]]] = {}
         self._held: list[object] = []  # So that no other object gets an id that was seen.
         self.caches: list[tuple[tuple[str, str, int], str, Any]] = []
         self._last: deque[tuple[tuple[str, str, int], tuple[Any, ...]]] = deque()
@@ -412,7 +414,8 @@ class Inside:
             counting = self.counting.stored(one, held)
             self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
-                if name.startswith("__") and name.endswith("__") and not callable(value):
+                known = is_special(name) and name not in self._source.attributes
+                if known and not callable(value):
                     continue
                 function = function_in(value)
                 path = f"{one.__name__}.{name}"
@@ -435,6 +438,7 @@ class Inside:
         if (inner := held.get("__wrapped__")) is not None:
             self.go_into(inner, path, depth)
         if not self._is_own_file(value.__code__.co_filename):
+            self.hung_on(value, held, path)
             self._closed_over(value, path, depth)
             return
         if id(value.__globals__) not in self._globals and "__file__" in value.__globals__:
@@ -654,13 +658,24 @@ class Inside:
 
     def slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self.at
-        key = f"{file}\x1f{function}\x1f{first}\x1f{path}"
+        key = self._one_of(f"{file}\x1f{function}\x1f{first}\x1f{path}", owner, name)
         by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
         if by_hooks or self._goes_with_state(value):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         target = name in self._source.targets
         return Slot(key, owner, name, is_secret(path, value), target=target, is_asked=not is_dict)
+
+    def _one_of(self, key: str, owner: Any, name: Any) -> str:
+        """Which one it is of those that have one key, as what two functions close over that one
+        line has made: by the order in which they were found."""
+        if owner is None:
+            return key
+        known = self._by_key.setdefault(key, [])
+        if (one := (id(owner), name)) not in known:
+            known.append(one)
+        number = known.index(one)
+        return f"{key} ({number + 1})" if number else key
 
     def _goes_with_state(self, value: object) -> bool:
         """Whether it is a container that is tracked: its entries are in its state. Of all else that
