@@ -114,3 +114,32 @@ def test_an_attribute_of_a_function_behind_a_librarys_decorator(
         """,
     )
     assert [one.name for one in job.differences()] == ["damped.mean"]
+
+
+MANAGERS = {
+    "in a variable": "manager.__exit__(None, None, None)\n    manager = eased()\n"
+    "    manager.__enter__()",
+    "in a stack": "stack.enter_context(eased())",
+}
+
+
+@pytest.mark.parametrize("where", MANAGERS)
+def test_what_a_context_manager_keeps_until_it_is_left(where: str, tmp_path: Path) -> None:
+    job = captures.run_in(
+        tmp_path,
+        f"""
+import contextlib
+scale, stack = 1.0, contextlib.ExitStack()
+@contextlib.contextmanager
+def eased():
+    before = scale
+    yield
+    print(before)
+manager = eased()
+manager.__enter__()
+for number, (x, y) in enumerate(job.batches(DATA)):
+    scale = 1.0 + number
+    {MANAGERS[where]}
+""",
+    )
+    assert any(one.name.endswith(".gen") for one in job.differences())

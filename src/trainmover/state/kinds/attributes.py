@@ -21,6 +21,7 @@ ATTRIBUTE_BYTES_MAX = 64 * 1024
 Stored = Callable[[object], Collection[str]]
 """Names of the attributes of an object that code stores to after the set-up."""
 _ABSENT: Any = object()
+_GONE = ""
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
@@ -38,23 +39,31 @@ class Attributes:
         return bool(self._parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """By number of the module and name."""
-        state = {}
+        """By number of the module and name; under "" those that are not set."""
+        state: dict[str, Any] = {}
+        gone = []
         for number, part, names in self._parts:
             held = vars(part)
             for name in names:
                 value = held.get(name, _ABSENT)
-                if value is not _ABSENT and goes_along(value):
+                if value is _ABSENT:
+                    gone.append(f"{number}.{name}")
+                elif goes_along(value):
                     state[f"{number}.{name}"] = value
-        return state
+        return state | {_GONE: gone} if gone else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set them; containers that are there get the content, so who holds them sees it too."""
-        parts = {number: part for number, part, _ in self._parts}
-        for key, value in state.items():
+        parts = {str(number): part for number, part, _ in self._parts}
+        values = dict(state)
+        for key in values.pop(_GONE, ()):
             number, _, name = key.partition(".")
-            if (part := parts.get(int(number))) is not None:
-                put_attribute(part, name, value)
+            if number in parts and name in vars(parts[number]):
+                delattr(parts[number], name)
+        for key, value in values.items():
+            number, _, name = key.partition(".")
+            if number in parts:
+                put_attribute(parts[number], name, value)
 
 
 _OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
@@ -95,6 +104,8 @@ def filled(held: Any, value: Any) -> bool:
     elif isinstance(held, set):
         sets.put_in(held, sets.content_of(value))
     elif isinstance(held, list | deque):
+        if getattr(held, "maxlen", None) != getattr(value, "maxlen", None):
+            return False
         held.clear()
         held.extend(value)
     elif isinstance(held, Tensor | numpy.ndarray):

@@ -11,10 +11,19 @@ import msgspec
 
 from trainmover.errors import ProtocolError
 from trainmover.state.script import handles
-from trainmover.state.script.search.layout import BEFORE, HOOKS, LAYERS, ROUNDS, WITHIN, Place
+from trainmover.state.script.search.layout import (
+    BEFORE,
+    HOOKS,
+    LAYERS,
+    PROCESS,
+    ROUNDS,
+    WITHIN,
+    Place,
+)
 from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, shown
 
 _decoder = msgspec.msgpack.Decoder()
+_OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
 Apart = Callable[[Known, Known], bool]
@@ -67,15 +76,17 @@ class Comparison:
         """
         if not theirs:
             return []
-        their_place, their, their_end, their_tracked, *_ = decoded(theirs)
+        their_place, their, their_end, their_tracked, *_, their_at = decoded(theirs)
         if collecting := _collecting(their_place):
             return collecting
-        own_place, mine, mine_end, tracked, others, _ = decoded(own)
+        own_place, mine, mine_end, tracked, others, _, extra, at = decoded(own)
         if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
             return [_elsewhere(their_place, own_place)]
         if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
             their = {key: entry for key, entry in their.items() if key in mine}
         found = list(_different(their, mine, given))
+        if their_place == own_place and their_at == at:
+            found += _only_here(their.keys() | their_end.keys() | {*extra}, mine)
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
@@ -124,7 +135,7 @@ class Comparison:
         if not all(history):
             return []
         (_, first, *_), (_, stood, *_), (at, before, *_), (here, now, *_) = map(decoded, history)
-        _, mine, _, tracked, others, _ = decoded(own)
+        _, mine, _, tracked, others, *_ = decoded(own)
         known = now if at == here else now.keys() & before.keys()
         news = {
             key: now[key]
@@ -162,7 +173,7 @@ class Comparison:
             for key, entry in now.items()
             if (key in before or asked) and not _as_in(before, key, entry)
         }
-        _, mine, _, tracked, others, _ = decoded(own)
+        _, mine, _, tracked, others, *_ = decoded(own)
         unknown = {*tracked, *others, *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
@@ -227,6 +238,8 @@ class Captured(NamedTuple):
     tracked  keys of what hangs on tracked state
     others   keys of what has no plain value
     brief    entries of what is written before it is read, for all that the source says
+    shown    keys of what is only there for who compares
+    at       instructions at which its frames stood
     """
 
     place: Place
@@ -235,6 +248,8 @@ class Captured(NamedTuple):
     tracked: list[str]
     others: list[str]
     brief: dict[str, Entry]
+    shown: list[str]
+    at: list[int]
 
 
 def decoded(data: bytes) -> Captured:
@@ -243,7 +258,9 @@ def decoded(data: bytes) -> Captured:
         captured = Captured(*_decoder.decode(data))
         dicts = (captured.found, captured.at_end, captured.brief)
         if all(isinstance(one, dict) for one in dicts):
-            return captured._replace(tracked=[*captured.tracked], others=[*captured.others])
+            return captured._replace(
+                tracked=[*captured.tracked], others=[*captured.others], shown=[*captured.shown]
+            )
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise ProtocolError(f"These bytes are no variables of a script: {error}.") from error
     raise ProtocolError("These bytes are no variables of a script.")
@@ -291,6 +308,14 @@ def _different(
             yield key, shown(entry), "not set"
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
+
+
+def _only_here(known: Set[str], mine: Mapping[str, Entry]) -> Iterator[tuple[str, str, str]]:
+    """What this process has and the rank has not, since it was deleted there, or set here only: of
+    names and attributes, not of what a loop or a statement has read."""
+    for key in mine.keys() - known:
+        if not (key.startswith(PROCESS) or path_of(key).startswith(_OF_LOOPS)):
+            yield key, "not set", shown(mine[key])
 
 
 def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

@@ -137,6 +137,7 @@ class Variables:
         self._no_values: set[type] = set()  # Of which no object is a plain value.
         self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
+        self._shown: set[str] = set()  # Those that only a full capture has.
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
@@ -196,7 +197,7 @@ class Variables:
     def _read_all(self, frames: list[FrameType], full: bool) -> bytes:
         locals_of = [frame.f_locals for frame in frames]
         layout = self._layout_for(frames, locals_of)
-        self._outgrown = False
+        self._outgrown, self._shown = False, set()
         found: dict[str, Entry] = {}
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
@@ -218,6 +219,7 @@ class Variables:
             ]
             entries = [(slot.key, self._entry_of(slot, value)) for slot, value in watched]
             found |= {key: entry for key, entry in entries if entry is not NO_VALUE}
+            self._shown |= {slot.key for slot in layout.watched}
             every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
             others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
@@ -229,7 +231,8 @@ class Variables:
             found[f"{PROCESS}\x1f\x1f0\x1f{name}"] = entry_of(value)
         _let_go(frames, locals_of)
         short = self._read_brief(layout) if layout.brief else {}
-        return _encoder.encode([layout.place, found, at_end, layout.tracked, others, short])
+        captured = [layout.place, found, at_end, layout.tracked, others, short]
+        return _encoder.encode([*captured, [*self._shown], [frame.f_lasti for frame in frames]])
 
     def _read_locals(
         self,
@@ -365,6 +368,8 @@ class Variables:
         chance, so it counts for good once it was no part; who compares has it in any case."""
         if slot.key not in self._counting and not any(value is one for one in self._given):
             self._counting.add(slot.key)
+        if full and slot.key not in self._counting:
+            self._shown.add(slot.key)
         return full or slot.key in self._counting
 
     def frames(self, innermost: FrameType | None) -> list[FrameType]:

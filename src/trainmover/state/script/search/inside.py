@@ -5,17 +5,19 @@ with their hooks, and objects of libraries. Each once, and so many.
 
 import dataclasses
 import functools
+import os
 import re
 import sys
 import threading
 from argparse import Namespace
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
-from contextlib import suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from operator import attrgetter, itemgetter
 from types import (
     CellType,
     FunctionType,
+    GeneratorType,
     MappingProxyType,
     ModuleType,
     NoneType,
@@ -24,6 +26,7 @@ from types import (
 from typing import Any
 
 import numpy
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
@@ -97,6 +100,7 @@ _OURS = __name__.partition(".")[0]
 _NO_PLACE = re.compile(r"\{|\[\d{9}|keys\(\)")
 """In a path: an entry of a set, or by an address, or a key."""
 _NAMESPACES = (Namespace, SimpleNamespace)
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
 """Packages whose objects are made out of the script's: what they have is looked into."""
 
@@ -226,7 +230,8 @@ class Inside:
             return any(self.anchors(entry, depth + 1) for entry in held_in(value))
         if kind in FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
             return True
-        return bool(self._counted_by(kind))
+        moves = map(self._moves_in_others, list(held_by(value).values()))
+        return bool(self._counted_by(kind)) or any(moves)
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
@@ -546,10 +551,12 @@ class Inside:
         self._hooks(value, path, depth)
         self._objects += 1
         is_made_of = module_of(kind).startswith((*_PARTS, _OURS))
+        is_stack = issubclass(kind, ExitStack | AsyncExitStack)
         for name, one in [*held.items(), *sorted(slots_in(value).items(), key=itemgetter(0))]:
-            if name in held and (is_generator(one) or issubclass(type(one), C_DATA)):
+            if name in held and self._moves_in_others(one):
                 self.outside(self.slot(f"{path}.{name}", held, name, one))
-            if within and name in within and type(one) in CONTAINER_TYPES and not one:
+            may_get = is_stack or (within and name in within)
+            if may_get and type(one) in CONTAINER_TYPES and not one:
                 self._layout.sizes.append((one, 0))  # Objects may come into it.
             if is_made_of or self.counting.holds(one, self._is_inside):
                 if name in held and self._grown_in(one, within):
@@ -557,6 +564,14 @@ class Inside:
                 self.go_into(one, f"{path}.{name}", depth + 1, within)
         for key, one in self._layout.things.inside(value):
             self._part(one, f"{path}[{key!r}]", depth + 1)
+
+    def _moves_in_others(self, value: object) -> bool:
+        """What an object of others may have that changes with no store to it: also a generator of
+        the script's, or of torch's, as a context manager has it that is a function."""
+        if type(value) is GeneratorType:
+            file = value.gi_code.co_filename
+            return self._is_own_file(file) or file.startswith(_TORCH)
+        return is_generator(value) or issubclass(type(value), C_DATA)
 
     def _kept_by_library(
         self,
