@@ -7,9 +7,33 @@ from pathlib import Path
 import captures
 import pytest
 
+from trainmover.state.script.code.grammar import names_machine
 from trainmover.state.script.code.source import read, source_of
 
 BESIDE = {
+    "a clock that the script turns": """
+        from datetime import datetime
+        kept = datetime.utcfromtimestamp(0)
+        for x, y in job.batches(DATA):
+            kept = datetime.utcfromtimestamp(kept.timestamp() + float(x.sum()))
+    """,
+    "a time of day that the script makes": """
+        import datetime
+        kept = datetime.time(0, 0)
+        for x, y in job.batches(DATA):
+            kept = datetime.time(0, (kept.minute + int(x.sum())) % 60)
+    """,
+    "what the environment has by a name that is like a machine's": """
+        kept = start = float(os.environ.get("TEMPERATURE", "2.0"))
+        for x, y in job.batches(DATA):
+            kept = max(kept, start + float(x.sum()))
+    """,
+    "a mean over the processors": """
+        many = os.cpu_count()
+        kept = 0.0
+        for x, y in job.batches(DATA):
+            kept = 0.9 * kept + float(x.sum()) / many
+    """,
     "a library's function with the name of a timer's": """
         import numpy as np
         class Timer:
@@ -503,3 +527,15 @@ def test_a_function_of_another_file_tells_the_time(
     source = source_of(str(folder / "train.py"))
     assert source is not None
     assert ("end" in source.scopes["<module>", 0].clocks) is tells
+
+
+@pytest.mark.parametrize(
+    ("name", "is_machines"),
+    [
+        *((name, True) for name in ("HOSTNAME", "SLURMD_NODENAME", "MASTER_ADDR", "TMPDIR")),
+        *((name, True) for name in ("USER", "MASTER_PORT", "HOME", "NODE_RANK", "MY_PID")),
+        *((name, False) for name in ("TEMPERATURE", "IMPORTANCE", "SUPPORT", "GHOSTS_LEVEL")),
+    ],
+)
+def test_names_in_the_environment_that_are_a_machines(name: str, is_machines: bool) -> None:
+    assert names_machine(name) is is_machines

@@ -25,14 +25,13 @@ _CLOCK_MODULES = frozenset(
     | {"resource", "secrets", "pwd"}
 )
 _CLOCK_CALLS = frozenset(
-    {"os.getpid", "os.getppid", "os.uname", "os.urandom", "os.times", "os.cpu_count"}
-    | {"os.getloadavg", "os.getlogin", "multiprocessing.cpu_count", "threading.get_ident"}
-    | {"os.sched_getaffinity", "shutil.disk_usage", "id"}
+    {"os.getpid", "os.getppid", "os.uname", "os.urandom", "os.times"}
+    | {"os.getloadavg", "os.getlogin", "threading.get_ident", "shutil.disk_usage", "id"}
 )
 _TIMELESS = frozenset(
     {"timedelta", "strptime", "fromisoformat", "fromtimestamp", "fromordinal", "combine", "replace"}
     | {"date", "datetime", "timezone", "fromisocalendar", "UUID", "uuid3", "uuid5", "struct_time"}
-    | {"mktime", "gmtime", "strftime", "localtime", "ctime", "asctime"}
+    | {"utcfromtimestamp", "time", "mktime", "gmtime", "strftime", "localtime", "ctime", "asctime"}
 )
 """Functions of these that give what they are given in another form; of some with no argument that
 is the time."""

@@ -1,6 +1,7 @@
 """What single nodes of a syntax tree say, for whoever reads a script's source. Pure."""
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
@@ -8,7 +9,9 @@ from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEW
 from trainmover.state.script.code.syntax import Function, called_name, children, walk
 
 CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
-_MACHINE_WORDS = ("HOST", "MACHINE", "NODE", "PID", "TMP", "TEMP", "USER", "HOME", "ADDR", "PORT")
+_MACHINE_WORDS = re.compile(
+    r"(^|_)((HOST|NODE|MACHINE|USER|LOG)(S|NAME|LIST|ID)?|PPID|PID|TE?MP(DIR)?|HOME|ADDR(ESS)?|PORTS?)(_|$)"
+)
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
 _OURS = frozenset({"batches", "enumerate", "range"})
@@ -310,7 +313,7 @@ def makes_object(call: ast.Call) -> bool:
 
 def names_machine(name: str) -> bool:
     """Whether a variable of the environment says something of the machine, by its name."""
-    return any(word in name.upper() for word in _MACHINE_WORDS)
+    return bool(_MACHINE_WORDS.search(name.upper()))
 
 
 def asks_machine(node: ast.Call | ast.Subscript) -> bool:
