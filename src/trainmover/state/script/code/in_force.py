@@ -91,9 +91,9 @@ IN_FORCE: dict[str, InForce] = {
         torch.get_num_threads, torch.set_num_threads, ("set_num_threads",)
     ),
     "torch's deterministic algorithms": InForce(
-        torch.are_deterministic_algorithms_enabled,
-        torch.use_deterministic_algorithms,
-        ("use_deterministic_algorithms",),
+        torch.get_deterministic_debug_mode,
+        torch.set_deterministic_debug_mode,
+        ("use_deterministic_algorithms", "set_deterministic_debug_mode"),
     ),
     "whether torch records gradients": InForce(
         torch.is_grad_enabled, torch.set_grad_enabled, ("set_grad_enabled",)
