@@ -82,6 +82,11 @@ BESIDE = {
         "kept.meter",
         "kept.meter.slow += 1",
     ),
+    "in a dict": (
+        "meters = {'time': Meter()}\nmeter = meters['time']",
+        "meters['time']",
+        "meters['time'].slow += 1",
+    ),
     "in a list as well": ("every = [Meter()]\nmeter = every[0]", "meter", "every[0].slow += 1"),
 }
 

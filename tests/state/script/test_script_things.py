@@ -1013,6 +1013,21 @@ KEPT = {
                 os.environ["TESTED_LEVEL"] = str(float(x[0]))
         main()
         """,
+    "variable of the environment by another name": """
+        settings = os.environ
+        def main():
+            for x, y in job.batches(DATA):
+                settings["TESTED_LEVEL"] = str(float(x[0]))
+        main()
+        """,
+    "variable of the environment that a function is given": """
+        def note(settings, x):
+            settings["TESTED_LEVEL"] = str(float(x[0]))
+        def main():
+            for x, y in job.batches(DATA):
+                note(os.environ, x)
+        main()
+        """,
     "setting of torch": """
         def main():
             try:

@@ -19,13 +19,13 @@ from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwis
 from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES
 from trainmover.state.script.code.clocks import Clocks, asks_clock
-from trainmover.state.script.code.functions import Changes, functions_in
+from trainmover.state.script.code.functions import READ_BY, Changes, functions_in
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import read_elsewhere
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
-from trainmover.state.script.code.syntax import last_name, walk
+from trainmover.state.script.code.syntax import called_name, last_name, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _BUILDS = frozenset(
@@ -338,6 +338,18 @@ class _Reader:
                 if dotted.partition(".")[0] in self.file.modules:
                     self.source.foreign[dotted] = node.lineno
 
+    def _name_environment(self, node: ast.AST) -> None:
+        """Another name for it, by which anything may be set."""
+        match node:
+            case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.Return(value=value):
+                given = [value] if value else []
+            case ast.Call(args=given):
+                given = [] if called_name(node) in READ_BY else given
+            case _:
+                given = []
+        if any(self.file.dotted(one) == "os.environ" for one in given):
+            self.source.environ.setdefault("*", node.lineno)  # type: ignore[attr-defined]
+
     def _rebuild(self, node: ast.AST) -> None:
         match node:
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript()], value=ast.Call() as call):
@@ -370,6 +382,7 @@ class _Reader:
             self.source.read |= loaded - own - {one.arg for one in walk(node.args)
                                                 if isinstance(one, ast.arg)}  # fmt: skip
         for inner in walk(self.file.tree):
+            self._name_environment(inner)
             match inner:
                 case ast.Lambda():
                     taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}

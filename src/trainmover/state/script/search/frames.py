@@ -228,7 +228,7 @@ class Search:
     def _leave_out(self, scope: Scope, values: Mapping[str, Any]) -> None:
         """Objects that hold nothing but the time, by whatever way they are reached."""
         for name in scope.apart:
-            value = values.get(name)
+            value = _lies_at(name, values)
             if self._inside.is_own(type(value)) and not self._inside.is_fed(name, value, scope):
                 self._inside.seen_before(value)
 
@@ -397,6 +397,18 @@ def _found(dotted: str) -> object:
     found: Any = sys.modules.get(path)
     for name in inside:
         found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
+    return found
+
+
+def _lies_at(path: str, values: Mapping[str, Any]) -> object:
+    """What a name stands for, or an entry by a constant: "meters['time']"; None: nothing."""
+    node, keys = ast.parse(path, mode="eval").body, list[object]()
+    while isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        keys.append(node.slice.value)
+        node = node.value
+    found: Any = values.get(node.id) if isinstance(node, ast.Name) else None
+    for key in reversed(keys):
+        found = dict.get(found, key) if isinstance(found, dict) else None
     return found
 
 
