@@ -17,6 +17,7 @@ from trainmover.state.script.search.layout import (
     LAYERS,
     PROCESS,
     ROUNDS,
+    SAME,
     WITHIN,
     Place,
 )
@@ -305,7 +306,7 @@ def _different(
         if is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
             continue
         if key not in mine:
-            yield key, shown(entry), "not set"
+            yield key, shown(entry), _where_it_is_not(key)
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
 
@@ -315,7 +316,11 @@ def _only_here(known: Set[str], mine: Mapping[str, Entry]) -> Iterator[tuple[str
     names and attributes, not of what a loop or a statement has read."""
     for key in mine.keys() - known:
         if not (key.startswith(PROCESS) or path_of(key).startswith(_OF_LOOPS)):
-            yield key, "not set", shown(mine[key])
+            yield key, _where_it_is_not(key), shown(mine[key])
+
+
+def _where_it_is_not(key: str) -> str:
+    return "one of its own" if path_of(key).startswith(SAME) else "not set"
 
 
 def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

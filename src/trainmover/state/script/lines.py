@@ -16,6 +16,7 @@ from trainmover.state.script.search.layout import (
     LAYERS,
     PROCESS,
     ROUNDS,
+    SAME,
     WITHIN,
     Layout,
 )
@@ -53,7 +54,7 @@ def line_of(
         stacked = [one for layout in layouts for one in layout.iterators]
         begun = [one.line for one in stacked if path.startswith(one.key.rpartition("\x1f")[2])]
         return os.path.basename(file), begun[0] if begun else first
-    path = _NUMBER.sub("", path)
+    path = _NUMBER.sub("", path).removeprefix(SAME)
     attribute, root = path.rpartition(".")[2], re.split(r"[.\[(]", path)[0]
     lines = [
         (name, source.attributes.get(attribute, 0) or source.handed.get(attribute, 0))

@@ -25,12 +25,15 @@ import dataclasses
 import inspect
 import os
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import msgspec
+import numpy
 from torch import Tensor
 
 from trainmover.state import rng
@@ -63,6 +66,7 @@ from trainmover.state.script.search.layout import (
     NEVER,
     NO_TYPES,
     PROCESS,
+    SAME,
     Layout,
     Slot,
     going,
@@ -91,6 +95,10 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 """Of code whose frame is called anew each time it goes on."""
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
+)
+_INSTRUCTION = attrgetter("f_lasti")
+_SHARED = frozenset(
+    {list, dict, set, deque, bytearray, OrderedDict, defaultdict, Counter, Tensor, numpy.ndarray}
 )
 _encoder = msgspec.msgpack.Encoder()
 
@@ -138,6 +146,8 @@ class Variables:
         self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._shown: set[str] = set()  # Those that only a full capture has.
+        self._holders: dict[int, Slot] = {}  # What may change in place, by its id.
+        self._sharing: list[tuple[Slot, Slot]] = []  # Those that hold what the second one does.
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
@@ -198,6 +208,7 @@ class Variables:
         locals_of = [frame.f_locals for frame in frames]
         layout = self._layout_for(frames, locals_of)
         self._outgrown, self._shown = False, set()
+        self._holders, self._sharing = {}, []
         found: dict[str, Entry] = {}
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
@@ -212,6 +223,8 @@ class Variables:
             self._read_rounds(layout, frames, locals_of, found)
         if layout.iterators:
             self._read_iterators(layout, frames, found)
+        if self._sharing:
+            self._read_sharing(found, layout)
         others: list[str] = []
         if full:  # The rank may have seen it change.
             watched = [
@@ -232,7 +245,7 @@ class Variables:
         _let_go(frames, locals_of)
         short = self._read_brief(layout) if layout.brief else {}
         captured = [layout.place, found, at_end, layout.tracked, others, short]
-        return _encoder.encode([*captured, [*self._shown], [frame.f_lasti for frame in frames]])
+        return _encoder.encode([*captured, [*self._shown], [*map(_INSTRUCTION, frames)]])
 
     def _read_locals(
         self,
@@ -265,6 +278,13 @@ class Variables:
             if slot.entry is not NO_VALUE and (left := left - brief.size_of(slot.entry)) >= 0:
                 found[slot.key] = slot.entry
         return found
+
+    def _read_sharing(self, found: dict[str, Entry], layout: Layout) -> None:
+        """Which variables are one object: `best = kept` or `best = list(kept)`."""
+        for slot, first in self._sharing:
+            if slot.key in found and first.key in found and slot.key not in layout.tracked:
+                at, _, path = slot.key.rpartition("\x1f")
+                found[f"{at}\x1f{SAME}{path}"] = f"that of {path_of(first.key)}"
 
     def _read_rounds(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
@@ -322,6 +342,8 @@ class Variables:
             name = self._known_along(value)
             slot.entry = handle_entry(name) if name else generator_entry(value)
         else:
+            if kind in _SHARED and (first := self._holders.setdefault(id(value), slot)) is not slot:
+                self._sharing.append((slot, first))
             self._read_thing(slot, value, kind)
 
     def _is_generator(self, value: object, kind: type) -> bool:

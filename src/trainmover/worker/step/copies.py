@@ -20,7 +20,8 @@ from trainmover.state.encode import as_local
 from trainmover.torch_internals.tensors import copy_all
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
-_CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, deque, set)
+_COPIED = (OrderedDict, dict, list, deque)
+_CONTAINERS: tuple[Any, ...] = (*_COPIED, set)
 MEMORY = (numpy.ndarray, bytearray, array.array)
 """Changed in place, and none of torch's."""
 Memory = Union[numpy.ndarray[Any, Any], bytearray, "array.array[Any]"]
@@ -70,7 +71,8 @@ class Copies:
         if id(container) in self._added:
             return False
         self._added[id(container)] = container
-        self._containers.append((container, _entries(container)))
+        plain = type(container) in _COPIED
+        self._containers.append((container, container.copy() if plain else _entries(container)))
         return True
 
     def add_memory(self, memory: Memory) -> None:
@@ -94,9 +96,13 @@ class Copies:
                 found.append(value)
         elif isinstance(value, (dict, list, deque, set)):
             if self._is_new(value):
-                held = _entries(value)
+                plain = type(value) in _COPIED
+                held: Any = value.copy() if plain else _entries(value)
                 self._containers.append((value, held))
-                for entry in _parts(held):
+                if type(held) is sets.Content:
+                    held = held.entries
+                entries: Iterable[object] = held.values() if isinstance(held, dict) else held
+                for entry in entries:
                     self._walk(entry, found)
         elif isinstance(value, MEMORY):
             self.add_memory(value)
@@ -136,17 +142,9 @@ def _entries(container: Any) -> Any:
     base = _base_of(container)
     if base is set:
         return sets.content_of(container)
-    if type(container) is base:
-        return container.copy()
     if issubclass(base, dict):
         return dict(base.items(container))
     return base(base.__iter__(container))
-
-
-def _parts(entries: Any) -> Iterable[object]:
-    if isinstance(entries, sets.Content):
-        return entries.entries
-    return entries.values() if isinstance(entries, dict) else entries
 
 
 def _refill(container: Any, entries: Any) -> None:

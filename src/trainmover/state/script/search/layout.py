@@ -21,6 +21,8 @@ NO_TYPES: frozenset[type] = frozenset()
 ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
 """In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
 read by then."""
+SAME = "the object of "
+"""Before a name: which one it is of several that share one."""
 PROCESS, LAYERS, HOOKS = "this process", "layers of ", "hooks of tensors and optimizers"
 """In the place of a file, of what is set for all of it; and in that of a name."""
 Place = list[Any]

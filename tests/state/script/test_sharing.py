@@ -1,0 +1,48 @@
+"""Two names for one list are another thing than two equal lists."""
+
+from pathlib import Path
+
+import captures
+import pytest
+
+COMES_APART = """
+        class Run:
+            def __init__(self):
+                self.kept, self.best = [], []
+            def note(self, number):
+                self.kept.append(number)
+                self.best.append(number)
+                if len(self.kept) > 1:
+                    self.kept.pop()
+                    self.best.pop()
+        run = Run()
+        {first}
+        def main():
+            for number, (x, y) in enumerate(job.batches(DATA)):
+                run.note(0)
+                if number == 6:
+                    {then}
+        main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "theirs"),
+    [
+        ("pass", "run.best = run.kept = [0]", ""),
+        ("run.best = run.kept", "run.best = list(run.kept)", "one of its own"),
+    ],
+)
+def test_which_object_it_is_counts(first: str, then: str, theirs: str, tmp_path: Path) -> None:
+    job = captures.run_in(tmp_path, COMES_APART.format(first=first, then=then))
+    found = [one for one in job.differences() if one.name.startswith("the object of ")]
+    assert len(found) == 1
+    assert found[0].file == "train.py"
+    assert found[0].line
+    assert "one of its own" in (found[0].theirs, found[0].own)
+    assert not theirs or found[0].theirs == theirs
+
+
+def test_two_names_for_one_list_everywhere_are_no_difference(tmp_path: Path) -> None:
+    job = captures.run_in(tmp_path, COMES_APART.format(first="run.best = run.kept", then="pass"))
+    assert not [one for one in job.differences() if one.name.startswith("the object of ")]
