@@ -234,8 +234,9 @@ class Search:
 
     def _is_left_out(self, name: str, scope: Scope, values: Mapping[str, Any]) -> bool:
         """Names of Python's own; what is tracked as a value; and what tells the time."""
-        of_python = name.startswith(".") or (is_special(name) and name not in scope.lines)
-        if of_python or (id(values), name) in self._kept:
+        if name[0] in "_." and (name[0] == "." or (is_special(name) and name not in scope.lines)):
+            return True
+        if (id(values), name) in self._kept:
             return True
         return self._inside.counting.tells_time(name, scope, values.get(name))
 

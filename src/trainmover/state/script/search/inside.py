@@ -230,8 +230,9 @@ class Inside:
             return any(self.anchors(entry, depth + 1) for entry in held_in(value))
         if kind in FUNCTIONS or issubclass(kind, nn.Module) or self.is_own(kind):
             return True
-        moves = map(self._moves_in_others, list(held_by(value).values()))
-        return bool(self._counted_by(kind)) or any(moves)
+        if GeneratorType in {*map(type, held_by(value).values())}:
+            return True
+        return bool(self._counted_by(kind))
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
@@ -419,9 +420,9 @@ class Inside:
             counting = self.counting.stored(one, held)
             self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
-                known = is_special(name) and name not in self._source.attributes
-                if known and not callable(value):
-                    continue
+                if name[:2] == "__" and not callable(value):
+                    if is_special(name) and name not in self._source.attributes:
+                        continue
                 function = function_in(value)
                 path = f"{one.__name__}.{name}"
                 if function is None or name in self._by_others:
