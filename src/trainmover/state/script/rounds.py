@@ -18,7 +18,7 @@ from typing import Any
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.libraries import module_of
-from trainmover.state.script.place.liveness import Span
+from trainmover.state.script.place.withs import Span
 from trainmover.state.script.things import held_by
 
 _OURS = __name__.partition(".")[0]

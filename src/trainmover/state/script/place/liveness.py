@@ -2,7 +2,8 @@
 
 A name that is written before it is read, on every way from here, holds nothing that counts: that
 is what tells the loss of the step before, or the time when it began, from a counter. Ways through
-exceptions are left out. Cells are not looked at: whoever shares them may read them at any time.
+exceptions count as well, where one may be caught: what is stored between the fetch and there is not
+stored then. Cells are not looked at: whoever shares them may read them at any time.
 
 Two answers at a `for` that fetches: what is read if there is another round, and what is read if
 the loop ends here.
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType
+
+from trainmover.state.script.place.withs import Span, handled_at, handlers, span_of, withs
 
 _READS = {
     "LOAD_FAST",
@@ -30,7 +33,15 @@ GOES_ON_ELSEWHERE = {
     "JUMP_BACKWARD",
     "JUMP_BACKWARD_NO_INTERRUPT",
 }
-_LOOPS = {"FOR_ITER", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+_RAISES_NOTHING = frozenset(
+    {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "PRECALL", "KW_NAMES", "PUSH_NULL", "LOAD_CONST"}
+    | {"COPY", "SWAP", "POP_TOP", "MAKE_CELL", "COPY_FREE_VARS", "PUSH_EXC_INFO", "POP_EXCEPT"}
+    | {"LOAD_FAST", "LOAD_FAST_LOAD_FAST", "STORE_FAST", "STORE_FAST_STORE_FAST"}
+    | {"STORE_FAST_LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"}
+    | {"LOAD_SMALL_INT", "NOT_TAKEN", "STORE_NAME", *GOES_ON_ELSEWHERE}
+)
+_FROM_OUTSIDE = "KeyboardInterrupt"
+"""What no line of a script raises: it comes to one machine, at any moment."""
 _MAKES_ITERATOR = {"GET_ITER", "GET_AITER"}
 _BEFORE_LOOP = frozenset(
     {"PRECALL", "LOAD_FAST_AND_CLEAR", "SWAP", "COPY", "BUILD_LIST", "BUILD_SET", "BUILD_MAP"}
@@ -41,10 +52,6 @@ _COLLECTS = {"LIST_APPEND", "SET_ADD", "MAP_ADD"}
 _NEXT = frozenset({"next", "__next__"})
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
 JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
-
-
-Span = tuple[int, int, int, int]
-"""Of an expression: its first line, its last, its first column, its last."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class Live:
     rounds    what the other loops around go through: where that stands in the source
     loops     all loops around: offset of the FOR_ITER, and where it stands what they go through
     call      what is under way, if that is no loop: where it stands
+    catches   an exception that comes out of what is under way may be caught here
     """
 
     names: frozenset[str]
@@ -72,35 +80,47 @@ class Live:
     rounds: frozenset[Span] = frozenset()
     loops: tuple[tuple[int, Span | None], ...] = ()
     call: Span | None = None
+    catches: bool = False
 
 
 @lru_cache(maxsize=1024)
-def live_at(code: CodeType, lasti: int) -> Live:
+def live_at(
+    code: CodeType, lasti: int, quiet: frozenset[int] | None = None, *, is_last: bool = False
+) -> Live:
     """lasti: byte offset of the instruction that is under way, as frames have it; of one that calls
-    a function of Python's, 3.11 has that of its last cache."""
-    flow = _flow(code)
+    a function of Python's, 3.11 has that of its last cache.
+
+    quiet    offsets of the handlers of those `with`s that let every error pass (`swallowing`);
+             None: all but those of a code that names contextlib's `suppress`
+    is_last  nobody who has called this catches an exception: with one that this does not catch
+             either the script ends
+    """
+    flow = flow_of(code, quiet, is_last=is_last)
     here = bisect_right(flow.offsets, lasti) - 1
     if here < 0:
         every = frozenset(flow.names)
         return Live(every, frozenset(), frozenset())
-    ways = [flow.live_in[way] for way in flow.successors[here]]
-    first = flow.named(ways[0]) if ways else frozenset()
     is_for = flow.ops[here] == "FOR_ITER"
-    rest = flow.named(ways[1]) if len(ways) > 1 else frozenset()
-    names, at_end = (first, rest - first) if is_for else (first | rest, frozenset[str]())
+    ways = flow.ways[here][1:] if is_for else ()
+    rest = flow.named(*(flow.live_in[way] for way in ways))
+    names = flow.named(*(flow.live_in[way] for way in flow.successors[here] if way not in ways))
+    at_end = rest - names
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(here)
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
     rounds, loops = flow.rounds_around(here), flow.loops_around(here)
-    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call)
+    catches = flow.catches(here)
+    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call, catches)
 
 
-class _Flow:
+class Flow:
     """The instructions of one code object, and what is live before each, as sets of bits."""
 
-    def __init__(self, code: CodeType) -> None:
+    def __init__(self, code: CodeType, quiet: frozenset[int], *, is_last: bool) -> None:
+        """quiet, is_last: as in `live_at`"""
+        self._code = code
         self._instructions = list(dis.get_instructions(code))
         self.ops = [one.opname for one in self._instructions]
         self.offsets = [one.offset for one in self._instructions]
@@ -108,16 +128,39 @@ class _Flow:
         self.draws_by_hand = not _NEXT.isdisjoint(code.co_names)
         self.names: list[str] = []
         self._bits: dict[str, int] = {}
+        self._known: dict[int, bool] = {}  # Of handlers: whether it goes on there.
         self._effects = [self._effect(one) for one in self._instructions]
-        self.successors = [list(self._next(number)) for number in range(len(self.ops))]
-        self._ways = [[*ways] for ways in self.successors]  # But for those by an exception.
-        self._plain = set(self._reached(0))
-        for number, handler in self._handlers(code):
+        never = set(self._never_taken(quiet))
+        self.ways = [  # But for those by an exception.
+            [way for way in self._next(number) if (number, way) not in never]
+            for number in range(len(self.ops))
+        ]
+        self._plain = set(self.reached(0))
+        self.successors = [[*ways] for ways in self.ways]
+        for number, handler in self._by_exception(code):
             self.successors[number].append(handler)
+        if is_last:
+            ends = {one for one in self._handlers() if not self._goes_on(one)}
+            self.successors = [[one for one in ways if one not in ends] for ways in self.successors]
         self.live_in = self._solve()
 
-    def named(self, bits: int) -> frozenset[str]:
-        return frozenset(name for name in self.names if bits & self._bits[name])
+    def named(self, *live: int) -> frozenset[str]:
+        return frozenset(name for name in self.names if any(one & self._bits[name] for one in live))
+
+    def catches(self, here: int) -> bool:
+        """Whether an exception that comes out of an instruction may be caught, so that the code
+        goes on."""
+        return any(
+            self._goes_on(self.at[one]) for one in handled_at(self._code, self.offsets[here])[:1]
+        )
+
+    def _goes_on(self, handler: int) -> bool:
+        if handler not in self._known:
+            reached = self._reached_by(self.successors, handler)
+            self._known[handler] = any(
+                one in self._plain or self.ops[one].startswith("RETURN_") for one in reached
+            )
+        return self._known[handler]
 
     def targets_around(self, here: int) -> frozenset[str]:
         found: set[str] = set()
@@ -132,16 +175,16 @@ class _Flow:
 
     def rounds_around(self, here: int) -> frozenset[Span]:
         """The same, where it stands in the source."""
-        spans = {_span_of(self._iterable(head)[1]) for head in self._heads(here)}
+        spans = {span_of(self._iterable(head)[1]) for head in self._heads(here)}
         return frozenset(one for one in spans if one is not None)
 
     def loops_around(self, here: int) -> tuple[tuple[int, Span | None], ...]:
         """With the one that fetches here."""
         heads = [self.at[one.offset] for one in self._loops_around(here)]
-        return tuple((self.offsets[one], _span_of(self._iterable(one)[1])) for one in heads)
+        return tuple((self.offsets[one], span_of(self._iterable(one)[1])) for one in heads)
 
     def span(self, here: int) -> Span | None:
-        return _span_of(self._instructions[here].positions)
+        return span_of(self._instructions[here].positions)
 
     def _heads(self, here: int) -> list[int]:
         heads = [head for one in self._loops_around(here) if (head := self.at[one.offset]) != here]
@@ -175,17 +218,20 @@ class _Flow:
     def _loops_around(self, here: int) -> list[dis.Instruction]:
         """Outermost first. What handles an exception may lie behind all else: it is where it goes
         on."""
-        goes_on = next((at for at in self._reached(here) if at in self._plain), here)
+        goes_on = next((at for at in self.reached(here) if at in self._plain), here)
         places = {self.offsets[here], self.offsets[goes_on]}
         loops = [one for one in self._instructions if one.opname == "FOR_ITER"]
         return [one for one in loops if any(one.offset <= at < one.argval for at in places)]
 
-    def _reached(self, here: int) -> Iterator[int]:
+    def reached(self, here: int) -> Iterator[int]:
         """From an instruction, itself first, and not by an exception."""
+        return self._reached_by(self.ways, here)
+
+    def _reached_by(self, ways_of: list[list[int]], here: int) -> Iterator[int]:
         known, coming = {here}, [here]
         for number in coming:
             yield number
-            new = [way for way in self._ways[number] if way not in known]
+            new = [way for way in ways_of[number] if way not in known]
             known.update(new)
             coming += new
 
@@ -259,24 +305,38 @@ class _Flow:
         if one.opcode in JUMPS and one.argval in self.at:
             yield self.at[one.argval]
 
-    def _handlers(self, code: CodeType) -> Iterator[tuple[int, int]]:
-        """Instructions, each with where it goes on if it raises. Not those of a `with`, which lets
-        errors pass mostly; nor of a `try` around a loop, which ends that."""
-        for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
-            handler = self.at.get(entry.target)
-            protected = range(bisect_left(self.offsets, entry.start), len(self.ops))
-            inside = [one for one in protected if self.offsets[one] < entry.end]
-            loops = any(self.ops[one] in _LOOPS for one in inside)
-            if (
-                handler is None
-                or loops
-                or not (self._catches(handler) or "suppress" in code.co_names)
-            ):
-                continue
-            yield from ((one, handler) for one in inside)
+    def _by_exception(self, code: CodeType) -> Iterator[tuple[int, int]]:
+        """Instructions that may raise, each with where it goes on then."""
+        for entry in handlers(code):
+            first, last = (bisect_left(self.offsets, at) for at in (entry.start, entry.end))
+            for one in range(first, last):
+                if self.ops[one] not in _RAISES_NOTHING:
+                    yield one, self.at[entry.target]
 
-    def _catches(self, handler: int) -> bool:
-        return "WITH_EXCEPT_START" not in self.ops[handler : handler + 3]
+    def _handlers(self) -> set[int]:
+        return {self.at[entry.target] for entry in handlers(self._code)}
+
+    def _never_taken(self, quiet: frozenset[int]) -> Iterator[tuple[int, int]]:
+        """Ways on which a `with` that lets every error pass keeps one; and on which an exception is
+        caught that comes from outside."""
+        for number, name in enumerate(self.ops):
+            if name == "WITH_EXCEPT_START" and self._handler_of(number) in quiet:
+                yield from self._jump_behind(number, "IF_TRUE", taken=True)
+            asked = self._instructions[number - 1] if name == "CHECK_EXC_MATCH" else None
+            if asked is not None and asked.opname[:5] == "LOAD_" and asked.argval == _FROM_OUTSIDE:
+                yield from self._jump_behind(number, "IF_FALSE", taken=False)
+
+    def _handler_of(self, number: int) -> int:
+        """Of a `with`, where it is asked about an exception."""
+        known = (self.offsets[one] for one in range(number, -1, -1))
+        return next(one for one in known if one in withs(self._code))
+
+    def _jump_behind(self, number: int, kind: str, *, taken: bool) -> Iterator[tuple[int, int]]:
+        """The way from the next such jump that is taken if it jumps; or if it does not."""
+        for at in range(number, len(self.ops)):
+            if self.ops[at].startswith("POP_JUMP_") and self.ops[at].endswith(kind):
+                yield at, self.at[self._instructions[at].argval] if taken else at + 1
+                return
 
     def _solve(self) -> list[int]:
         live = [0] * len(self.ops)
@@ -294,13 +354,6 @@ class _Flow:
         return live
 
 
-def _span_of(where: dis.Positions | None) -> Span | None:
-    match where:
-        case (int() as first, int() as last, int() as begin, int() as end):
-            return first, last, begin, end
-    return None
-
-
 def _lies_in(one: dis.Instruction, where: dis.Positions) -> bool:
     at = one.positions
     if at is None or None in (*at, *where):
@@ -309,6 +362,13 @@ def _lies_in(one: dis.Instruction, where: dis.Positions) -> bool:
     return begins and (at.end_lineno, at.end_col_offset) <= (where.end_lineno, where.end_col_offset)
 
 
+def flow_of(code: CodeType, quiet: frozenset[int] | None, *, is_last: bool = False) -> Flow:
+    """quiet, is_last: as in `live_at`"""
+    if quiet is None:
+        quiet = frozenset() if "suppress" in code.co_names else frozenset(withs(code))
+    return _flow(code, quiet, is_last)
+
+
 @lru_cache(maxsize=256)
-def _flow(code: CodeType) -> _Flow:
-    return _Flow(code)
+def _flow(code: CodeType, quiet: frozenset[int], is_last: bool) -> Flow:
+    return Flow(code, quiet, is_last=is_last)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import children, walk
-from trainmover.state.script.place.liveness import Span
+from trainmover.state.script.place.withs import Span
 
 Read = ast.Name | ast.Attribute | ast.Subscript
 _LATER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -33,6 +33,7 @@ from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.place.liveness import Live, live_at
 from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import iterator_at, levels
+from trainmover.state.script.place.swallowing import quiet_in
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     OF_OPTIMIZERS,
@@ -137,8 +138,10 @@ class Search:
         self._inside.at = ("", "loader", 0)
         for number, part in enumerate(self._loaders):
             self._inside.go_into(part, f"batches[{number}]", 0)
-        for frame, values in zip(frames, locals_of, strict=True):
-            self._frame(frame, values, fetches=frame is frames[-1], feeds=frame in fed)
+        lives = self._live_in(frames, locals_of)
+        for frame, values, live in zip(frames, locals_of, lives, strict=True):
+            fetches = frame is frames[-1]
+            self._frame(frame, values, live, fetches=fetches, feeds=frame in fed)
         self._locals_of = locals_of
         self._foreign()
         for module in self._modules:
@@ -240,8 +243,27 @@ class Search:
             return True
         return self._inside.counting.tells_time(name, scope, values.get(name))
 
+    def _live_in(self, frames: list[FrameType], locals_of: list[Any]) -> list[Live]:
+        """Of each frame. What nobody catches ends the script: only frames above say so, if nothing
+        of others' lies between."""
+        found: list[Live] = []
+        above, is_last = frames[0].f_back if frames else None, True
+        for frame, values in zip(frames, locals_of, strict=True):
+            is_last = is_last and frame.f_back is above
+            quiet = quiet_in(frame.f_code, values, frame.f_globals)
+            live = live_at(frame.f_code, frame.f_lasti, quiet, is_last=is_last)
+            found.append(live)
+            above, is_last = frame, is_last and not live.catches
+        return found
+
     def _frame(
-        self, frame: FrameType, values: Mapping[str, Any], *, fetches: bool, feeds: bool
+        self,
+        frame: FrameType,
+        values: Mapping[str, Any],
+        live: Live,
+        *,
+        fetches: bool,
+        feeds: bool,
     ) -> None:
         """fetches: no other frame of the script's lies between it and the fetch. A loop over a
         generator of the script's shows how far that is in the generator's own frame.
@@ -249,7 +271,7 @@ class Search:
         feeds: whatever it calls gets the batches themselves, or what a generator makes of them
         """
         code, slots = frame.f_code, list[Slot]()
-        live, scope, number = live_at(code, frame.f_lasti), scope_of(code), len(self._layout.frames)
+        scope, number = scope_of(code), len(self._layout.frames)
         collects = live.collects or (live.calls and feeds)
         self._inside.at = at_of(code)
         held, shared = None, {*code.co_cellvars, *code.co_freevars}

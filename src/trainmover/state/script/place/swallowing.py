@@ -1,0 +1,253 @@
+"""Which `with`s let every error pass, so that what is stored in one is stored where it ends.
+
+That depends on the manager: one of Python's or a library's passes errors on, but for a few that are
+known. Of one of the script's own its code tells: what `__exit__` returns, or what a generator does
+where an error comes out of its `yield`. What the manager is follows from the expression, as far as
+names, attributes and what functions return tell; if nobody knows, it may keep any error. None of
+the script's code is run for it.
+"""
+
+import ast
+import builtins
+import contextlib
+import dis
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from trainmover.installed import is_installed
+from trainmover.state.script.code.grammar import own
+from trainmover.state.script.code.scopes import scope_key
+from trainmover.state.script.code.source import tree_of
+from trainmover.state.script.code.syntax import Function, called_name, walk
+from trainmover.state.script.libraries import module_of
+from trainmover.state.script.place.liveness import flow_of
+from trainmover.state.script.place.withs import closed_over, made_by, withs
+from trainmover.state.script.things import held_by
+
+_OURS = __name__.partition(".")[0]
+_EXITS = ("__exit__", "__aexit__")
+_ENTERS = frozenset({"enter_context", "enter_async_context"})
+_PUSHES = frozenset({"push", "push_async_exit"})
+_STACKS = (contextlib.ExitStack, contextlib.AsyncExitStack)
+_MAKE: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
+_BY_GENERATOR = frozenset(make(iter).__code__ for make in _MAKE)
+_KEEP = frozenset(
+    {"suppress", "raises", "RaisesContext", "RaisesExc", "RaisesGroup", "_AssertRaisesContext"}
+    | {"CancelScope", "move_on_after", "move_on_at"}
+)
+"""Of libraries, that keep errors."""
+_DEPTH_MAX = 4
+Names = Mapping[str, Any]
+UNKNOWN: Any = object()
+
+
+def quiet_in(code: CodeType, names: Names, top: dict[str, Any], depth: int = 0) -> frozenset[int]:
+    """Offsets of the handlers of those that let every error pass.
+
+    names: what is known of the frame's. top: of its file
+    """
+    if not withs(code):
+        return frozenset()
+    makers = Makers(code.co_filename, (code.co_name, code.co_firstlineno), names, top, depth)
+    found = {at: made_by(code.co_filename, one.made_at) for at, one in withs(code).items()}
+    return frozenset(at for at, one in found.items() if one is not None and not makers.keep(one))
+
+
+class Makers:
+    """Of the managers of one function's `with`s."""
+
+    def __init__(
+        self, path: str, key: tuple[str, int], names: Names, top: dict[str, Any], depth: int = 0
+    ) -> None:
+        """path, key: of the function. names, top: as in `quiet_in`"""
+        self._path = path
+        self._key = key
+        self._names = names
+        self._top = top
+        self._depth = depth
+        self._is_own = not is_installed(path)  # In a library nobody keeps errors unawares.
+
+    def keep(self, node: ast.expr) -> bool:
+        """Whether a manager that this gives may keep an error."""
+        match node:
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.keep(body) or self.keep(orelse)
+            case ast.BoolOp(values=values):
+                return any(map(self.keep, values))
+            case ast.NamedExpr(value=value):
+                return self.keep(value)
+            case ast.Call(func=function):
+                known = list(self.of(function))
+                return any(map(self._makes_one, known)) if known else self._is_own
+            case ast.Name(id=name) if self._depth < _DEPTH_MAX and self._stored(name):
+                return any(map(self._below().keep, self._stored(name)))
+        known = list(self.of(node))
+        return any(map(self._is_one, known)) if known else self._is_own
+
+    def of(self, node: ast.expr) -> Iterator[Any]:
+        """What it stands for, as far as that can be told: one object, or none."""
+        match node:
+            case ast.Name(id=name):
+                for held in (self._names, self._top, vars(builtins)):
+                    if name in held:
+                        yield held[name]
+                        return
+            case ast.Attribute(value=owner, attr=name):
+                for one in self.of(owner):
+                    yield from _attribute(one, name)
+
+    def managers(self, node: ast.expr) -> Iterator[Any]:
+        """Classes, functions and objects that are, or make, the manager that this gives; UNKNOWN
+        where nobody can tell."""
+        match node:
+            case ast.IfExp(body=body, orelse=orelse):
+                parts = [body, orelse]
+            case ast.BoolOp(values=values):
+                parts = values
+            case ast.NamedExpr(value=value):
+                parts = [value]
+            case ast.Name(id=name) if self._depth < _DEPTH_MAX and self._stored(name):
+                parts = self._stored(name)
+            case ast.Call(func=function):
+                yield from list(self.of(function)) or [UNKNOWN]
+                return
+            case _:
+                yield from list(self.of(node)) or [UNKNOWN]
+                return
+        for part in parts:
+            yield from self._below().managers(part)
+
+    def _below(self) -> "Makers":
+        return Makers(self._path, self._key, self._names, self._top, self._depth + 1)
+
+    def _stored(self, name: str) -> list[ast.expr]:
+        """What the function itself gives that name."""
+        node = _function_at(self._path, self._key)
+        found = [] if node is None else [one for one in own(node) if isinstance(one, ast.Assign)]
+        targets = [(one.value, target) for one in found for target in one.targets]
+        return [
+            value for value, target in targets if isinstance(target, ast.Name) and target.id == name
+        ]
+
+    def _is_one(self, value: Any) -> bool:
+        """Whether this manager may keep an error."""
+        made_by = held_by(value).get("gen")
+        if isinstance(made_by, GeneratorType | AsyncGeneratorType):
+            function = held_by(value).get("func")
+            return not isinstance(function, FunctionType) or self._yields(function)
+        return self._class(type(value))
+
+    def _makes_one(self, value: Any) -> bool:
+        """Whether this gives one, called, that may."""
+        if isinstance(value, MethodType):
+            return self._makes_one(value.__func__)
+        if isinstance(value, functools.partial):
+            return self._makes_one(value.func)
+        if isinstance(value, type):
+            return self._class(value)
+        if not isinstance(value, FunctionType):  # Of another kind the script's own may be.
+            return not is_foreign(type(value))
+        if _is_ours(value.__module__):
+            return False
+        inner = held_by(value).get("__wrapped__")
+        if value.__code__ in _BY_GENERATOR and isinstance(inner, FunctionType):
+            return self._yields(inner)
+        if is_installed(value.__code__.co_filename):
+            return value.__name__ in _KEEP
+        return self._returns(value)
+
+    def _returns(self, function: FunctionType) -> bool:
+        """Whether what a function of the script's returns may keep an error."""
+        code = function.__code__
+        node = _function_at(code.co_filename, (code.co_name, code.co_firstlineno))
+        if node is None or self._depth >= _DEPTH_MAX:
+            return self._is_own
+        found = [one.value for one in own(node) if isinstance(one, ast.Return)]
+        key = code.co_name, code.co_firstlineno
+        names = closed_over(function)
+        makers = Makers(code.co_filename, key, names, function.__globals__, self._depth + 1)
+        return not found or any(one is None or makers.keep(one) for one in found)
+
+    def _yields(self, function: FunctionType) -> bool:
+        """Whether a generator may go on where an error comes out of its `yield`."""
+        if self._depth >= _DEPTH_MAX:
+            return self._is_own
+        code = function.__code__
+        names = closed_over(function)
+        flow = flow_of(code, quiet_in(code, names, function.__globals__, self._depth + 1))
+        yields = [number for number, name in enumerate(flow.ops) if name == "YIELD_VALUE"]
+        return any(map(flow.catches, yields))
+
+    def _class(self, kind: type) -> bool:
+        if issubclass(kind, _STACKS):
+            return self._stack()
+        owner = next((one for one in kind.__mro__ if not vars(one).keys().isdisjoint(_EXITS)), None)
+        if owner is None or _is_ours(module_of(owner)):
+            return False
+        exits = [vars(owner)[name] for name in _EXITS if name in vars(owner)]
+        functions = [one for one in exits if isinstance(one, FunctionType)]
+        if not functions or is_installed(functions[0].__code__.co_filename):
+            return owner.__name__ in _KEEP
+        return any(may_return_true(one.__code__) for one in functions)
+
+    def _stack(self) -> bool:
+        """What enters one anywhere in the file."""
+        tree = tree_of(self._path)
+        calls = [one for one in walk(tree or ast.Module([], [])) if isinstance(one, ast.Call)]
+        if self._depth >= _DEPTH_MAX or any(called_name(one) in _PUSHES for one in calls):
+            return self._is_own
+        entered = [one.args[:1] for one in calls if called_name(one) in _ENTERS]
+        return any(not args or self._below().keep(args[0]) for args in entered)
+
+
+def may_return_true(code: CodeType) -> bool:
+    """Whether it may return anything but what stands there as None or False."""
+    before = ("", None)
+    for one in dis.get_instructions(code):
+        if one.opname == "RETURN_CONST" and one.argval:
+            return True
+        if one.opname == "RETURN_VALUE" and (before[0] != "LOAD_CONST" or before[1]):
+            return True
+        before = one.opname, one.argval
+    return False
+
+
+def is_foreign(kind: type) -> bool:
+    """Whether a class came with Python or by a package installer, or is ours."""
+    codes = [one.__code__ for one in vars(kind).values() if type(one) is FunctionType]
+    return _is_ours(module_of(kind)) or all(is_installed(one.co_filename) for one in codes)
+
+
+def _is_ours(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _OURS
+
+
+def _attribute(owner: object, name: str) -> Iterable[Any]:
+    """As far as no code of the script's is needed for it."""
+    held = vars(owner) if isinstance(owner, ModuleType) else held_by(owner)
+    if name in held:
+        return (held[name],)
+    kinds = [*(owner.__mro__ if isinstance(owner, type) else ()), *type(owner).__mro__]
+    found = next((vars(one)[name] for one in kinds if name in vars(one)), None)
+    if isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    return () if found is None or isinstance(found, property) else (found,)
+
+
+@functools.lru_cache(maxsize=256)
+def _function_at(path: str, key: tuple[str, int]) -> ast.AST | None:
+    """The top of a file too."""
+    tree = tree_of(path)
+    if tree is None or key[0] == "<module>":
+        return tree
+    nodes = (one for one in walk(tree) if isinstance(one, Function))
+    return next((one for one in nodes if scope_key(one) == key), None)
