@@ -11,12 +11,13 @@ the loop ends here.
 
 import dis
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType
 
+from trainmover.state.script.place.by_text import asks_for_globals, read_by_text
 from trainmover.state.script.place.withs import Span, handled_at, handlers, span_of, withs
 
 _READS = {
@@ -69,6 +70,7 @@ class Live:
     loops     all loops around: offset of the FOR_ITER, and where it stands what they go through
     call      what is under way, if that is no loop: where it stands
     catches   an exception that comes out of what is under way may be caught here
+    by_text   what comes later may read any global by a text
     """
 
     names: frozenset[str]
@@ -81,6 +83,7 @@ class Live:
     loops: tuple[tuple[int, Span | None], ...] = ()
     call: Span | None = None
     catches: bool = False
+    by_text: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -108,15 +111,19 @@ def live_at(
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(here)
+    by_text = not flow.by_text.isdisjoint(flow.reached(here))
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
     rounds, loops = flow.rounds_around(here), flow.loops_around(here)
     catches = flow.catches(here)
-    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call, catches)
+    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call, catches, by_text)
 
 
 class Flow:
-    """The instructions of one code object, and what is live before each, as sets of bits."""
+    """The instructions of one code object, and what is live before each, as sets of bits.
+
+    by_text  numbers of those that may have globals read by a text
+    """
 
     def __init__(self, code: CodeType, quiet: frozenset[int], *, is_last: bool) -> None:
         """quiet, is_last: as in `live_at`"""
@@ -130,6 +137,7 @@ class Flow:
         self._bits: dict[str, int] = {}
         self._known: dict[int, bool] = {}  # Of handlers: whether it goes on there.
         self._effects = [self._effect(one) for one in self._instructions]
+        self.by_text = self._read_by_text(code)
         never = set(self._never_taken(quiet))
         self.ways = [  # But for those by an exception.
             [way for way in self._next(number) if (number, way) not in never]
@@ -289,7 +297,7 @@ class Flow:
             return self._all((read,)) & ~self._all((written,)), self._all((written,))
         return 0, 0
 
-    def _all(self, names: tuple[str, ...]) -> int:
+    def _all(self, names: Iterable[str]) -> int:
         bits = 0
         for name in names:
             bits |= self._bit(name)
@@ -337,6 +345,14 @@ class Flow:
             if self.ops[at].startswith("POP_JUMP_") and self.ops[at].endswith(kind):
                 yield at, self.at[self._instructions[at].argval] if taken else at + 1
                 return
+
+    def _read_by_text(self, code: CodeType) -> frozenset[int]:
+        """What may be read by a text is read by that instruction."""
+        for number, names in read_by_text(code, self._instructions):
+            read, written = self._effects[number]
+            known = self.names if names is None else self._bits.keys() & names
+            self._effects[number] = read | self._all(known), written
+        return frozenset(asks_for_globals(code, self._instructions))
 
     def _solve(self) -> list[int]:
         live = [0] * len(self.ops)

@@ -4,6 +4,7 @@ and what its loaders are made of. From there it goes into what may hold somethin
 """
 
 import ast
+import dataclasses
 import functools
 import sys
 from collections import Counter
@@ -139,7 +140,10 @@ class Search:
         for number, part in enumerate(self._loaders):
             self._inside.go_into(part, f"batches[{number}]", 0)
         lives = self._live_in(frames, locals_of)
-        for frame, values, live in zip(frames, locals_of, lives, strict=True):
+        for number, (frame, values) in enumerate(zip(frames, locals_of, strict=True)):
+            live = lives[number]
+            if any(one.by_text for one in lives[number + 1 :]) and values is frame.f_globals:
+                live = dataclasses.replace(live, names=live.names | values.keys())
             fetches = frame is frames[-1]
             self._frame(frame, values, live, fetches=fetches, feeds=frame in fed)
         self._locals_of = locals_of
