@@ -17,6 +17,7 @@ from trainmover.state.script.search.layout import (
     PROCESS,
     ROUNDS,
     SAME,
+    WITH,
     WITHIN,
     Layout,
 )
@@ -50,7 +51,7 @@ def line_of(
         loops = [one for layout in layouts for one in layout.rounds]
         begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
         return os.path.basename(file), begun[0] if begun else first
-    if path.startswith(WITHIN):
+    if path.startswith((WITHIN, WITH)):
         stacked = [one for layout in layouts for one in layout.iterators]
         begun = [one.line for one in stacked if path.startswith(one.key.rpartition("\x1f")[2])]
         return os.path.basename(file), begun[0] if begun else first

@@ -1,4 +1,4 @@
-"""The iterators of the loops that a frame is in.
+"""The iterators of the loops that a frame is in, and the managers of its `with`s.
 
 They lie on the frame's stack, which Python shows nobody. At which level one lies follows from the
 bytecode. Where a frame has its variables, behind which the stack lies, is looked for once, in a
@@ -11,9 +11,18 @@ import dis
 import os
 import struct
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from functools import cache, lru_cache
-from types import CodeType, FrameType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from trainmover.state.script.place.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
@@ -25,12 +34,43 @@ _IN_FRAME, _IN_MEMORY = range(16, 64, _WORD.size), range(32, 160, _WORD.size)
 """Where in a frame the address of its memory may stand, and in that the first variable."""
 
 
-def iterator_at(frame: FrameType, level: int, kinds: Set[int]) -> Any:
+_BOUND = frozenset({id(MethodType), id(BuiltinMethodType), id(MethodWrapperType)})
+_FREE = frozenset({id(FunctionType), id(MethodDescriptorType), id(WrapperDescriptorType)})
+_EXITS = ("__exit__", "__aexit__")
+_APART = sys.version_info >= (3, 14)
+"""Whether a function and what it is called on lie on the stack side by side. Its entries are marked
+then: in bits that no address has."""
+Reader = Callable[[FrameType], Any]
+
+
+def iterator_at(frame: FrameType, level: int | Reader, kinds: Set[int]) -> Any:
     """Of a loop whose body this frame runs, or which fetches there; None if it is of another kind.
 
-    level: of `levels`. kinds: ids of types
+    level: of `levels`; or who reads what lies there. kinds: ids of types
     """
-    address = address_at(frame, level)
+    if not isinstance(level, int):
+        return level(frame)
+    return _object_at(address_at(frame, level), kinds)
+
+
+def owner_at(frame: FrameType, level: int) -> Any:
+    """Whose `__exit__` lies there, of a `with` whose body this frame runs; None: nobody knows.
+
+    level: of `withs`
+    """
+    if not _APART:
+        found = _object_at(address_at(frame, level), _BOUND)
+        return found.__self__ if getattr(found, "__name__", "") in _EXITS else None
+    address, function = (address_at(frame, at) & -_WORD.size for at in (level, level - 1))
+    found = _object_at(function, _BOUND | _FREE)
+    if getattr(found, "__name__", "") not in _EXITS:
+        return None
+    if id(type(found)) in _BOUND:
+        return found.__self__
+    return ctypes.cast(address, ctypes.py_object).value if address else None
+
+
+def _object_at(address: int, kinds: Set[int]) -> Any:
     if not address or address % _WORD.size or _word(address + _KIND) not in kinds:
         return None
     return ctypes.cast(address, ctypes.py_object).value

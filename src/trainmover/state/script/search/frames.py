@@ -19,7 +19,7 @@ from types import (
 )
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainmover.state.kinds.values import Attributes
@@ -32,9 +32,11 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.place.liveness import Live, live_at
+from trainmover.state.script.place.managers import Around, is_followed, stored_by_begin
 from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import iterator_at, levels
-from trainmover.state.script.place.swallowing import quiet_in
+from trainmover.state.script.place.swallowing import UNKNOWN, Makers, quiet_in
+from trainmover.state.script.place.withs import around, made_by
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     OF_OPTIMIZERS,
@@ -42,13 +44,14 @@ from trainmover.state.script.search.contents import (
     flattened,
     is_looked_at,
 )
-from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL
+from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL, Counting
 from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
     BEFORE,
     HOOKS,
     LAYERS,
     ROUNDS,
+    WITH,
     WITHIN,
     Layout,
     Slot,
@@ -65,6 +68,8 @@ from trainmover.state.script.things import (
     Results,
     Things,
     held_by,
+    locals_of,
+    slots_in,
     slots_of,
 )
 from trainmover.state.script.untracked import Untracked
@@ -311,6 +316,7 @@ class Search:
             slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
         self._iterators(frame, live, number)
+        self._managers(frame, values, number)
         for read in read_before(code.co_filename, live.call):
             if not self._tells(read, scope):
                 slot = self._inside.slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
@@ -342,6 +348,40 @@ class Search:
                 self._inside.go_into(one, f"{path}[{place}]" if place else path, 0)
             known = None if self._inside.slots_left == before else value
             self._layout.iterators.append(Stacked(key, number, level, line, known))
+
+    def _managers(self, frame: FrameType, values: Mapping[str, Any], number: int) -> None:
+        """Of the `with`s around the fetch, but for those of which it is known that they are none of
+        the script's own."""
+        code, inside, paths = frame.f_code, self._inside, set[str]()
+        key = (code.co_name, code.co_firstlineno)
+        makers = Makers(code.co_filename, key, values, frame.f_globals)
+        left_out = functools.partial(_left_out, inside.counting)
+        for one in around(code, frame.f_lasti):
+            node = made_by(code.co_filename, one.made_at)
+            known = [UNKNOWN] if node is None else [*makers.managers(node)]
+            is_own = any(is_followed(each, inside.is_own, self._is_own_file) for each in known)
+            if not is_own and not any(each is UNKNOWN for each in known):
+                continue
+            path = f"{WITH}{ast.unparse(node) if node else 'a manager'}"
+            while path in paths:
+                path += ", in it"
+            paths.add(path)
+            state = Around(one.level, is_own, inside.is_own, self._is_own_file, left_out)
+            slot = inside.slot(path, None, "", None)
+            if self._shows_tracked(state(frame), 0):
+                self._layout.tracked.append(slot.key)
+            line = node.lineno if node else code.co_firstlineno
+            self._layout.iterators.append(Stacked(slot.key, number, state, line, None))
+
+    def _shows_tracked(self, value: Any, depth: int) -> bool:
+        """Whether tensors of tracked state are in it."""
+        if issubclass(type(value), Tensor):
+            return self._layout.views.shown_by(value) is not None
+        if isinstance(value, GeneratorType) and value.gi_frame is not None:
+            value = locals_of(value.gi_frame)
+        if depth > NESTED_MAX or type(value) not in (list, tuple, dict):
+            return False
+        return any(self._shows_tracked(one, depth + 1) for one in entries_of(value)[:SMALL])
 
     def _own_in(self, iterator: object, depth: int) -> Iterator[object]:
         """Objects of the script's classes that it draws from."""
@@ -437,6 +477,12 @@ def _lies_at(path: str, values: Mapping[str, Any]) -> object:
     for key in reversed(keys):
         found = dict.get(found, key) if isinstance(found, dict) else None
     return found
+def _left_out(counting: Counting, manager: object, names: set[str]) -> set[str]:
+    """Attributes that tell the time; and those that are written before they are read, but for what
+    was stored as the `with` began: `__exit__` relies on that."""
+    kind, held = type(manager), {**slots_in(manager), **held_by(manager)}
+    clocks = {name for name in names if counting.is_clock(f".{name}", held.get(name), kind)}
+    return clocks | (counting.temporary(kind, names) - stored_by_begin(kind))
 
 
 def _whose(tracked: object) -> object:

@@ -11,6 +11,7 @@ from types import CellType, CodeType
 from typing import Any, NamedTuple
 
 from trainmover.state.kinds.attributes import goes_along
+from trainmover.state.script.place.stacked import Reader
 from trainmover.state.script.things import Things
 from trainmover.state.script.values import NO_VALUE, Entry
 from trainmover.state.script.views import Views
@@ -23,6 +24,8 @@ ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
 read by then."""
 SAME = "the object of "
 """Before a name: which one it is of several that share one."""
+WITH = "with "
+"""The same of the manager of a statement around the fetch."""
 PROCESS, LAYERS, HOOKS = "this process", "layers of ", "hooks of tensors and optimizers"
 """In the place of a file, of what is set for all of it; and in that of a name."""
 Place = list[Any]
@@ -81,7 +84,7 @@ class Layout:
     carried   slots of attributes of which some go with it: see `going`
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
               read before: in which frame, the key, the expression, and who works it out
-    iterators  of the loops around the fetch: see `Stacked`
+    iterators  of the loops around the fetch, and managers of the `with`s: see `Stacked`
     kinds     ids of the types that these may be of
     sizes     of the dicts and lists that it looked through
     """
@@ -107,16 +110,16 @@ class Layout:
 
 
 class Stacked(NamedTuple):
-    """The iterator of a loop.
+    """The iterator of a loop, or the manager of a `with`.
 
-    frame  in which it lies on the stack, and `level` there
-    line   where the loop begins
+    frame  in which it lies on the stack, and `level` there, or who reads it
+    line   where the loop, or the statement, begins
     known  the very one, if variables were found in it
     """
 
     key: str
     frame: int
-    level: int
+    level: int | Reader
     line: int
     known: object
 
