@@ -208,3 +208,37 @@ def test_what_comes_next_counts_and_what_has_been_does_not(made: Callable[[Any],
         assert entry([0.5, 1.0, 2.0]) == entry([0.5, 1.0, 3.0]) != entry([1.5, 1.0, 2.0])
     else:
         assert entry([0.5, 1.0, 2.0]) == entry([1.5, 1.0, 2.0]) != entry([0.5, 1.0, 3.0])
+
+
+LATER = {
+    "an asynchronous generator": """
+        async def plan():
+            for weight in [1.0] * 30:
+                yield weight
+        async def train():
+            weights = plan()
+            for x, y in job.batches(DATA):
+                step(x * await anext(weights))
+        asyncio.run(train())
+    """,
+    "a coroutine that is not done": """
+        async def plan(told):
+            for weight in [1.0] * 30:
+                told.append(weight)
+                await asyncio.sleep(0)
+        async def train():
+            told = []
+            weights = plan(told)
+            for x, y in job.batches(DATA):
+                weights.send(None)
+                told.clear()
+        asyncio.run(train())
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_how_far_the_loops_of_what_goes_on_later_are_counts(tmp_path: Path, kind: str) -> None:
+    job = captures.run_in(tmp_path, "        import asyncio\n" + LATER[kind])
+    assert [one.name for one in job.differences(joiner=2, rank=7)] == ["weights"]
+    assert job.differences(joiner=2, rank=2) == []

@@ -490,17 +490,17 @@ def _others(value: Any, inside: Inside) -> Any:
 
 def _generator(value: "GeneratorType[Any, Any, Any]", inside: Inside) -> Any:
     told = _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
-    loops = [] if value.gi_running else _gone_through(value)
+    loops = [] if value.gi_running else _gone_through(value, value.gi_frame)
     return [told, [inside(one) for one in (value.gi_yieldfrom, *loops) if _is_followed(one)]]
 
 
-def _gone_through(value: "GeneratorType[Any, Any, Any]") -> Iterator[Any]:
-    """By the loops in which it stands, as far as it can be told."""
-    held, frame = {id(one): one for one in gc.get_referents(value)}, value.gi_frame
+def _gone_through(value: object, frame: FrameType | None) -> Iterator[Any]:
+    """By the loops in which a generator or a coroutine stands, as far as it can be told."""
+    held = {id(one): one for one in gc.get_referents(value)}
     if frame is None:
         return
-    level_of = levels(value.gi_code)
-    for offset, _ in live_at(value.gi_code, frame.f_lasti).loops:
+    level_of = levels(frame.f_code)
+    for offset, _ in live_at(frame.f_code, frame.f_lasti).loops:
         if offset in level_of:  # Whoever goes on with it meanwhile, what it held stays here.
             yield held.get(address_at(frame, level_of[offset]))
 
@@ -513,7 +513,9 @@ def _is_followed(value: object) -> bool:
 
 
 def _asynchronous(value: "AsyncGeneratorType[Any, Any]", inside: Inside) -> Any:
-    return _resumed(value.ag_frame, value.ag_code, inside, runs=value.ag_running)
+    told = _resumed(value.ag_frame, value.ag_code, inside, runs=value.ag_running)
+    loops = [] if value.ag_running else _gone_through(value, value.ag_frame)
+    return [told, [inside(one) for one in loops if _is_followed(one)]]
 
 
 def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: bool) -> Any:
@@ -530,7 +532,9 @@ def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:
     """And those that it waits for."""
     told = _resumed(value.cr_frame, value.cr_code, inside, runs=value.cr_running)
     waits = type(value.cr_await) in (CoroutineType, GeneratorType)
-    return [told, inside(value.cr_await) if waits else None]
+    loops = [] if value.cr_running else _gone_through(value, value.cr_frame)
+    through = [inside(one) for one in loops if _is_followed(one)]
+    return [told, inside(value.cr_await) if waits else None, through]
 
 
 def _task(value: "asyncio.Task[Any]", inside: Inside) -> Any:
