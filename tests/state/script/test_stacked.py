@@ -242,3 +242,28 @@ def test_how_far_the_loops_of_what_goes_on_later_are_counts(tmp_path: Path, kind
     job = captures.run_in(tmp_path, "        import asyncio\n" + LATER[kind])
     assert [one.name for one in job.differences(joiner=2, rank=7)] == ["weights"]
     assert job.differences(joiner=2, rank=2) == []
+
+
+def test_frames_of_a_function_that_calls_itself_have_variables_of_their_own(
+    tmp_path: Path,
+) -> None:
+    script = """
+        batches = iter(job.batches(DATA))
+        def descend(level, gain):
+            scale = 0.5 * gain
+            if level:
+                found = descend(level - 1, 1.0)
+            else:
+                x, y = next(batches)
+                found = step(x).item()
+            return scale + found
+        def main():
+            while len(job.own) < 12:
+                gain = descend(2, float(len(job.own)))
+        main()
+    """
+    job = captures.run_in(tmp_path, script)
+    found = [one for one in job.differences(joiner=2, rank=7) if one.name == "scale"]
+    assert [(one.theirs, one.own) for one in found] == [("3.5", "1.0")]
+    text = (tmp_path / "train.py").read_text().splitlines()
+    assert text[found[0].line - 1].strip() == "scale = 0.5 * gain"

@@ -11,6 +11,7 @@ from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import called_name, children, walk
 from trainmover.state.script.process import line_of as set_at
 from trainmover.state.script.search.layout import (
+    AGAIN,
     BEFORE,
     HOOKS,
     LAYERS,
@@ -31,7 +32,7 @@ def line_of(
 ) -> tuple[str, int]:
     """File and line, as far as the sources tell, or where what has it is written; 0: not known."""
     file, function, number, path = key.split("\x1f")
-    first = int(number)
+    function, first = function.partition(AGAIN)[0], int(number)
     sources = [
         (os.path.basename(module.__file__ or ""), source, module.__file__ or "")
         for module in modules

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from operator import itemgetter
 from types import (
+    CodeType,
     FrameType,
     FunctionType,
     GeneratorType,
@@ -47,6 +48,7 @@ from trainmover.state.script.search.contents import (
 from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL, Counting
 from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
+    AGAIN,
     BEFORE,
     HOOKS,
     LAYERS,
@@ -105,6 +107,7 @@ class Search:
         self._locals_of: list[Any] = []
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._kept = _kept_of_modules(self._tracked)
+        self._under_way = Counter[CodeType]()  # How many frames have been looked at of each.
         self._found = 0  # Variables that the tracked objects until now have.
         own = [one for module in modules for one in vars(module).values() if type(one) is type]
         kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
@@ -282,7 +285,7 @@ class Search:
         code, slots = frame.f_code, list[Slot]()
         scope, number = scope_of(code), len(self._layout.frames)
         collects = live.collects or (live.calls and feeds)
-        self._inside.at = at_of(code)
+        self._inside.at = self._at_of(code)
         held, shared = None, {*code.co_cellvars, *code.co_freevars}
         if values is frame.f_globals:
             held = values
@@ -323,6 +326,12 @@ class Search:
                 self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _at_of(self, code: CodeType) -> tuple[str, str, int]:
+        """A function that calls itself has several frames, each with variables of its own."""
+        self._under_way[code] += 1
+        many, (file, function, first) = self._under_way[code], at_of(code)
+        return file, f"{function}{AGAIN}{many})" if many > 1 else function, first
 
     def _root(self, number: int, name: str, value: object) -> None:
         """Go into what a local holds, and know that it is to hold it still."""
