@@ -148,6 +148,26 @@ def test_it_counts_where_it_is_asynchronous(tmp_path: Path) -> None:
     assert "with eased_later(settings)" in {one.name for one in job.differences()}
 
 
+def test_it_counts_where_it_decorates_the_function_that_fetches(tmp_path: Path) -> None:
+    script = """
+    @torch.no_grad()
+    @eased(settings)
+    @torch.enable_grad()
+    def train(batches):
+        x, y = next(batches)
+        step(x * settings.scale)
+    def main():
+        batches = iter(job.batches(DATA))
+        while len(job.own) < 13:
+            train(batches)
+            settings.scale = 0.9 * settings.scale + 0.1 * len(job.own)
+    main()
+    """
+    job = captures.run_in(tmp_path, HEAD + script)
+    assert "with what decorates it (1)" in {one.name for one in job.differences()}
+    assert job.differences(joiner=2, rank=2) == []
+
+
 def test_two_of_one_text_are_told_apart(tmp_path: Path) -> None:
     script = """
     def main():

@@ -21,6 +21,7 @@ from types import (
 )
 from typing import Any
 
+from trainmover.installed import is_installed
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.stacked import owner_at
@@ -87,6 +88,30 @@ class Around:
         clocks = scope_of(value.__code__).clocks
         held = {name: one for name, one in closed_over(value).items() if name not in clocks}
         return [value, held]
+
+
+@dataclass(frozen=True)
+class Above:
+    """The same in a frame of contextlib's, so many above one of the script's: there a manager lies
+    that a function of the script's is decorated with."""
+
+    many: int
+    around: Around
+
+    def __call__(self, frame: FrameType) -> Any:
+        above = frames_above(frame)
+        return self.around(above[self.many]) if self.many < len(above) else None
+
+
+def frames_above(frame: FrameType) -> list[FrameType]:
+    """Of contextlib's, that have called a function of the script's, whatever library's lie between;
+    innermost first."""
+    found, above = list[FrameType](), frame.f_back
+    while above is not None and is_installed(above.f_code.co_filename):
+        if above.f_code.co_filename == contextlib.__file__:
+            found.append(above)
+        above = above.f_back
+    return found
 
 
 def is_followed(

@@ -33,9 +33,15 @@ from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.place.liveness import Live, live_at
-from trainmover.state.script.place.managers import Around, is_followed, stored_by_begin
+from trainmover.state.script.place.managers import (
+    Above,
+    Around,
+    frames_above,
+    is_followed,
+    stored_by_begin,
+)
 from trainmover.state.script.place.operands import read_before
-from trainmover.state.script.place.stacked import iterator_at, levels
+from trainmover.state.script.place.stacked import Reader, iterator_at, levels
 from trainmover.state.script.place.swallowing import UNKNOWN, Makers, quiet_in
 from trainmover.state.script.place.withs import around, made_by
 from trainmover.state.script.search.contents import (
@@ -376,11 +382,19 @@ class Search:
                 path += ", in it"
             paths.add(path)
             state = Around(one.level, is_own, inside.is_own, self._is_own_file, left_out)
-            slot = inside.slot(path, None, "", None)
-            if self._shows_tracked(state(frame), 0):
-                self._layout.tracked.append(slot.key)
-            line = node.lineno if node else code.co_firstlineno
-            self._layout.iterators.append(Stacked(slot.key, number, state, line, None))
+            self._manager(frame, number, path, state, node.lineno if node else 0)
+        for many, above in enumerate(frames_above(frame)):
+            for one in around(above.f_code, above.f_lasti):
+                state = Around(one.level, False, inside.is_own, self._is_own_file, left_out)
+                path = f"{WITH}what decorates it ({many + 1})"
+                self._manager(frame, number, path, Above(many, state), 0)
+
+    def _manager(self, frame: FrameType, number: int, path: str, state: Reader, line: int) -> None:
+        key = self._inside.slot(path, None, "", None).key
+        if self._shows_tracked(state(frame), 0):
+            self._layout.tracked.append(key)
+        line = line or frame.f_code.co_firstlineno
+        self._layout.iterators.append(Stacked(key, number, state, line, None))
 
     def _shows_tracked(self, value: Any, depth: int) -> bool:
         """Whether tensors of tracked state are in it."""
