@@ -500,6 +500,8 @@ def _lies_at(path: str, values: Mapping[str, Any]) -> object:
     for key in reversed(keys):
         found = dict.get(found, key) if isinstance(found, dict) else None
     return found
+
+
 def _left_out(counting: Counting, manager: object, names: set[str]) -> set[str]:
     """Attributes that tell the time; and those that are written before they are read, but for what
     was stored as the `with` began: `__exit__` relies on that."""
