@@ -31,7 +31,11 @@ class Fetches:
 
 
 class Job:
+    __module__ = "trainmover"  # As the one that a script has.
     is_shadow = False
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = Job.__module__
 
     def __init__(self, is_own: Callable[[str], bool]) -> None:
         self.tracked: dict[str, object] = {}

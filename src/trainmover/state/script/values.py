@@ -33,6 +33,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
+from trainmover.state.script.fold import kinds
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
 from trainmover.state.script.views import Views
@@ -71,7 +72,9 @@ TRIES = 3
 
 NO_VIEWS, NO_THINGS = Views(), Things()
 NO_VALUE: Any = object()
-"""Of what is no plain value, nor made of such."""
+"""Of what is no plain value, nor made of such, where not even its type is compared."""
+_NOT_READ: Any = object()
+"""Of what cannot be looked at."""
 HIDDEN = "(hidden)"
 
 
@@ -91,7 +94,7 @@ def entry_of(
     views: Views = NO_VIEWS,
     things: Things = NO_THINGS,
 ) -> Entry:
-    """What goes into the record; NO_VALUE for what is none.
+    """What goes into the record. Of what is none its type: see `kinds`.
 
     views: what a tensor or array may show of tracked state
     things: what is no plain value, but can be compared
@@ -102,7 +105,9 @@ def entry_of(
         return value
     folded = _folded(value, views, things)
     if folded is NO_VALUE:
-        return NO_VALUE
+        return of_kind(kind)
+    if folded is _NOT_READ:
+        return kinds.unread_entry_of(kind) or NO_VALUE
     try:
         digest = xxhash.xxh3_64_digest(_encoder.encode(folded))
     except (OverflowError, UnicodeError):  # A number or a name that msgpack has not.
@@ -114,6 +119,11 @@ def entry_of(
     content = could_be_read(lambda: _content_of(value, views), b"")
     text = _text(value, things)
     return [digest, text, content] if content else [digest, text]
+
+
+def of_kind(kind: type) -> Entry:
+    """Of all objects of a kind that has no values. NO_VALUE: not even that is compared."""
+    return kinds.entry_of(kind) or NO_VALUE
 
 
 def _content_of(value: object, views: Views) -> bytes:
@@ -174,14 +184,14 @@ def known_as(entry: Entry) -> Any:
 
 
 def _folded(value: object, views: Views, things: Things) -> Any:
-    """NO_VALUE also for what cannot be looked at: its own code raises as it is asked, or other
-    threads change it meanwhile. To read a variable never harms a script."""
+    """_NOT_READ for what cannot be looked at: its own code raises as it is asked, or other threads
+    change it meanwhile. To read a variable never harms a script."""
     for _ in range(TRIES):
         try:
             return Fold(views, things).of(value)
         except CANNOT_BE_READ:
             continue
-    return NO_VALUE
+    return _NOT_READ
 
 
 def could_be_read(read: Callable[[], T], otherwise: T) -> T:
@@ -316,8 +326,18 @@ class Fold:
         return [name, *sorted(repr(self._inside(item, depth)) for item in value)]
 
     def _inside(self, value: object, depth: int) -> Any:
-        folded = self.of(value, depth + 1)
-        return type(value).__name__ if folded is NO_VALUE else folded
+        try:
+            folded = self.of(value, depth + 1)
+        except CANNOT_BE_READ:
+            folded = self._once_more(value, depth)
+        return kinds.name_of(type(value)) if folded is NO_VALUE else folded
+
+    def _once_more(self, value: object, depth: int) -> Any:
+        """What cannot be looked at hides itself alone, not what it lies in."""
+        for _ in range(TRIES - 1):
+            with suppress(*CANNOT_BE_READ):
+                return self.of(value, depth + 1)
+        return ["not read", kinds.name_of(type(value))]
 
     def _tensor(self, value: Tensor) -> Any:
         local = as_local(value)

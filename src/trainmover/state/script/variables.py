@@ -82,6 +82,7 @@ from trainmover.state.script.values import (
     entry_of,
     generator_entry,
     handle_entry,
+    of_kind,
 )
 from trainmover.state.script.views import Views
 
@@ -142,7 +143,7 @@ class Variables:
         self._unlisted: list[ModuleType] = []
         self._source = Source()
         self._outgrown = False
-        self._no_values: set[type] = set()  # Of which no object is a plain value.
+        self._no_values: dict[type, Entry] = {}  # Of which no object is a plain value.
         self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._shown: set[str] = set()  # Those that only a full capture has.
@@ -336,8 +337,10 @@ class Variables:
         slot.entry = NO_VALUE
         if slot.missing:
             slot.last = ABSENT
-        elif slot.count or kind in self._no_values:
+        elif slot.count:
             slot.silent = frozenset({kind})
+        elif kind in self._no_values:
+            slot.silent, slot.entry = frozenset({kind}), self._no_values[kind]
         elif kind not in self._draw_nothing and self._is_generator(value, kind):
             name = self._known_along(value)
             slot.entry = handle_entry(name) if name else generator_entry(value)
@@ -365,9 +368,11 @@ class Variables:
         slot.before = slot.entry
         if self._things.stays(value):
             slot.last = value
-        none = slot.entry is NO_VALUE and not issubclass(kind, Tensor) and not handles.is_one(kind)
-        if none and not any(type(one) is kind for _, one in self._tracked()):
-            self._no_values.add(kind)
+        none = slot.entry is of_kind(kind) and not issubclass(kind, Tensor)
+        if none and not (
+            handles.is_one(kind) or any(type(one) is kind for _, one in self._tracked())
+        ):
+            self._no_values[kind] = slot.entry
 
     def _known_along(self, generator: object) -> str:
         """Which one it is of those that a rank takes with it; "": none. What that draws the rank

@@ -1,0 +1,1 @@
+"""What stands for values of particular kinds, where they are compared."""

@@ -1,0 +1,54 @@
+"""What has no value of its own still has a type: None, a sentinel or a library's object in its
+place is another value.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import xxhash
+
+from trainmover.state.script import handles
+from trainmover.state.script.libraries import module_of, only_shows
+from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Work
+
+_OURS = __name__.partition(".")[0]
+_EACH_ITS_OWN = (ProcessGroup, Store, Work)
+"""A rank has another class of these than a run in the sandbox."""
+_SHOWS = ("torch.utils.tensorboard.",)
+"""What it is given, and gives nothing of it back: as in `only_shows`."""
+
+
+@lru_cache(maxsize=1024)
+def name_of(kind: type) -> str:
+    """The same in all processes; "" where a rank and a run in the sandbox may differ."""
+    return "" if _may_differ(kind) else f"{module_of(kind)}.{kind.__qualname__}"
+
+
+@lru_cache(maxsize=1024)
+def entry_of(kind: type) -> list[Any] | None:
+    """Of every object that nothing but its type tells; None where not even that is compared.
+
+    Whether there is one that only shows what it is given counts for nothing.
+    """
+    if handles.is_one(kind) or only_shows(kind) or module_of(kind).startswith(_SHOWS):
+        return None
+    name = name_of(kind)
+    return [_digest_of("of the kind", name), f"a {kind.__name__}"] if name else None
+
+
+@lru_cache(maxsize=1024)
+def unread_entry_of(kind: type) -> list[Any] | None:
+    """Of one that cannot be looked at, as a text that is closed."""
+    name = name_of(kind)
+    text = f"a {kind.__name__} that cannot be read"
+    return [_digest_of("not read", name), text] if name else None
+
+
+def _digest_of(*words: str) -> bytes:
+    return xxhash.xxh3_64_digest("\x1f".join(words).encode("utf8", "surrogatepass"))
+
+
+def _may_differ(kind: type) -> bool:
+    module = module_of(kind)
+    ours = module == _OURS or module.startswith(f"{_OURS}.")
+    return ours or issubclass(kind, _EACH_ITS_OWN)
