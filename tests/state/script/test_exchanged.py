@@ -1,10 +1,13 @@
 """A variable that stands for another one of a kind later, or for nothing: it is another, where a
 local, an attribute or a list has it. What is made anew each time and is equal is the same."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
+import torch
 import torch.distributed as dist
 from captures import JOINER, RANK, Job
 
@@ -47,8 +50,12 @@ BEGIN = """
     import torch.distributions as laws
     import numpy as np
     UNSET = object()
-    class Mark:
-        pass
+    @torch.jit.script
+    def plain(x):
+        return x.mean()
+    @torch.jit.script
+    def squared(x):
+        return x.square().mean()
     def use(*_):
         pass
     """
@@ -59,8 +66,37 @@ EXCHANGED: dict[str, tuple[str, str]] = {
     "a number, then an object of Python's": ("1.0", "threading.Condition()"),
     "one class, then another": ("threading.Condition()", "threading.Barrier(2)"),
     "an ellipsis, then a slot": ("...", "NotImplemented"),
+    "functions of numpy's": ("np.mean", "np.median"),
+    "functions over elements": ("np.sin", "np.cos"),
+    "functions of one name": ("math.sin", "cmath.sin"),
+    "reductions": ("np.add.reduce", "np.multiply.reduce"),
+    "functions that numpy makes": ("np.frompyfunc(abs, 1, 1)", "np.frompyfunc(max, 2, 1)"),
+    "methods of tensors": ("torch.Tensor.abs", "torch.Tensor.square"),
+    "methods of Python's": ("str.upper", "str.lower"),
+    "methods of a text": ("'a'.join", "'b'.join"),
+    "makers of a class": ("dict.fromkeys", "collections.OrderedDict.fromkeys"),
+    "which entry": ("operator.itemgetter(0)", "operator.itemgetter(1)"),
+    "which attribute": ("operator.attrgetter('a.b')", "operator.attrgetter('a.c')"),
+    "which method": (
+        "operator.methodcaller('mean', dim=0)",
+        "operator.methodcaller('mean', dim=1)",
+    ),
+    "operators": ("torch.ops.aten.relu", "torch.ops.aten.silu"),
+    "overloads": ("torch.ops.aten.add.Tensor", "torch.ops.aten.add.Scalar"),
+    "compiled functions": ("plain", "squared"),
+    "kinds of elements": ("np.dtype('f4')", "np.dtype('f8')"),
+    "fields of a record": ("np.dtype([('a', 'f4')])", "np.dtype([('b', 'f4')])"),
+    "patterns": ("re.compile('^a')", "re.compile('^b')"),
+    "flags of a pattern": ("re.compile('a')", "re.compile('a', re.I)"),
+    "searches": ("re.compile('^a').search", "re.compile('^b').search"),
+    "layouts": ("torch.strided", "torch.sparse_coo"),
+    "formats of memory": ("torch.channels_last", "torch.contiguous_format"),
 }
-ALIKE: list[str] = ["UNSET", "object()", "threading.Condition()", "..."]
+ALIKE: list[str] = [
+    *("UNSET", "object()", "threading.Condition()", "..."),
+    *("np.mean", "np.sin", "torch.Tensor.abs", "operator.methodcaller('mean', dim=0)", "plain"),
+    *("torch.ops.aten.relu", "np.dtype([('a', 'f4')])", "re.compile('^a').search", "'a'.join"),
+]
 
 
 def exchanged(place: str, before: str, after: str) -> str:
@@ -139,3 +175,11 @@ def test_another_type_is_named() -> None:
         return shown(entry_of(value))
 
     assert of(object()) == "a object"
+    assert of(numpy.mean) == "the function mean"
+    assert of(re.compile("^a")) == "re.compile('^a')"
+    assert of(torch.ops.aten.relu) == "aten.relu"
+
+
+def test_methods_of_one_generator_are_others() -> None:
+    assert entry_of(numpy.random.rand) != entry_of(numpy.random.randn)
+    assert entry_of(numpy.random.rand) == entry_of(numpy.random.rand)

@@ -66,6 +66,7 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
+from trainmover.state.script.fold import names
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
@@ -126,7 +127,12 @@ _MADE_OF_OTHERS: tuple[type, ...] = (
 )
 ITERATORS = frozenset((*_PLACED, *_MADE_OF_OTHERS, GeneratorType))
 """Of which it can be told how far they are."""
-BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType, type(numpy.random.rand)})
+BOUND = frozenset(
+    {
+        *(MethodType, BuiltinMethodType, MethodWrapperType),
+        *(type(numpy.random.rand), type(re.compile("").match)),
+    }
+)
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
 CACHE = type(functools.lru_cache(len))
@@ -428,7 +434,7 @@ def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:
         return _placed if hasattr(kind, "__length_hint__") else _unread
     if _HASHES.fullmatch(module_of(kind)) and hasattr(kind, "hexdigest"):
         return _hashed
-    return None
+    return names.reader_of(kind)
 
 
 def _is_written_in_c(kind: type) -> bool:
@@ -459,7 +465,7 @@ def _code(value: FunctionType, inside: Inside) -> Any:
 
 def _method(value: MethodType, inside: Inside) -> Any:
     function = value.__func__
-    told = _code(function, inside) if type(function) is FunctionType else type(function).__name__
+    told = _code(function, inside) if type(function) is FunctionType else inside(function)
     return [told, _name(type(value.__self__))]
 
 
@@ -551,7 +557,13 @@ def _that_count(code: CodeType, lasti: int, values: Collection[str]) -> set[str]
 
 def _bound(value: Any, inside: Inside) -> Any:
     """A method of what is written in C. What it belongs to is looked at by the search."""
-    return [value.__name__, _name(type(value.__self__))]
+    owner, whose = value.__self__, None
+    kind: Any = type(owner)
+    if issubclass(kind, type | ModuleType):
+        whose = owner.__name__
+    elif kind in _PLAIN or issubclass(kind, names.KINDS):
+        whose = inside(owner)
+    return [value.__name__, _name(kind), whose]
 
 
 def _cached(value: Any, inside: Inside) -> Any:
@@ -722,6 +734,7 @@ def _key(entry: tuple[Any, Any]) -> str:
 
 _Readers = dict[Any, Callable[[Any, Inside], Any]]
 _STILL_BY_KIND: _Readers = {
+    **names.READERS,
     FunctionType: _code,
     MethodType: _method,
     type: lambda value, inside: _name(value),
@@ -762,5 +775,5 @@ _MOVING_BY_KIND: _Readers = {
     BaseException: _raised,
     **dict.fromkeys(_FILES, _file),
 }
-_STILL = {*_STILL_BY_KIND.values(), _bound}
+_STILL = {*_STILL_BY_KIND.values(), _bound, names.of_function}
 _MOVING = {*_MOVING_BY_KIND.values(), _loading, _hashed, _unread}

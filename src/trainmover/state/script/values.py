@@ -33,7 +33,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
-from trainmover.state.script.fold import kinds
+from trainmover.state.script.fold import kinds, names
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
 from trainmover.state.script.views import Views
@@ -107,7 +107,7 @@ def entry_of(
     if folded is NO_VALUE:
         return of_kind(kind)
     if folded is _NOT_READ:
-        return kinds.unread_entry_of(kind) or NO_VALUE
+        return kinds.unread_entry_of(kind) or NO_VALUE  # type: ignore[arg-type]
     try:
         digest = xxhash.xxh3_64_digest(_encoder.encode(folded))
     except (OverflowError, UnicodeError):  # A number or a name that msgpack has not.
@@ -325,19 +325,19 @@ class Fold:
             return [name, length]
         return [name, *sorted(repr(self._inside(item, depth)) for item in value)]
 
-    def _inside(self, value: object, depth: int) -> Any:
+    def _inside(self, value: Any, depth: int) -> Any:
         try:
             folded = self.of(value, depth + 1)
         except CANNOT_BE_READ:
             folded = self._once_more(value, depth)
-        return kinds.name_of(type(value)) if folded is NO_VALUE else folded
+        return kinds.name_of(type(value)) if folded is NO_VALUE else folded  # type: ignore[arg-type]
 
-    def _once_more(self, value: object, depth: int) -> Any:
+    def _once_more(self, value: Any, depth: int) -> Any:
         """What cannot be looked at hides itself alone, not what it lies in."""
         for _ in range(TRIES - 1):
             with suppress(*CANNOT_BE_READ):
                 return self.of(value, depth + 1)
-        return ["not read", kinds.name_of(type(value))]
+        return ["not read", kinds.name_of(type(value))]  # type: ignore[arg-type]
 
     def _tensor(self, value: Tensor) -> Any:
         local = as_local(value)
@@ -471,6 +471,8 @@ def _text(value: Any, things: Things) -> str:
         return f"a {kind.__name__} of {len(value)}{ending}"
     if kind in (dict, set, frozenset):
         return f"a {kind.__name__} of {len(value)}"
+    if issubclass(kind, names.KINDS):
+        return _shortened(names.in_words(value))
     return in_words(value, things.untracked.own_name(value))
 
 
@@ -496,6 +498,8 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
     complex: lambda fold, value, depth: ["complex", value.real, value.imag],
     bytearray: lambda fold, value, depth: ["bytearray", bytes(value[:TENSOR_BYTES_MAX])],
     types.CodeType: lambda fold, value, depth: [value.co_name, value.co_firstlineno, value.co_code],
-    torch.dtype: lambda fold, value, depth: ["dtype", str(value)],
-    torch.device: lambda fold, value, depth: ["device", str(value)],
+    **dict.fromkeys(
+        (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme),
+        lambda fold, value, depth: [type(value).__name__, str(value)],
+    ),
 }
