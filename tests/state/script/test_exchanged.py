@@ -1,14 +1,20 @@
 """A variable that stands for another one of a kind later, or for nothing: it is another, where a
 local, an attribute or a list has it. What is made anew each time and is equal is the same."""
 
+import operator
 import re
+import socket
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributions as laws
 from captures import JOINER, RANK, Job
 
 from trainmover.state.script.fold import kinds
@@ -46,7 +52,7 @@ LISTED = """
     """
 PLACES = {"local": LOCAL, "attribute": ATTRIBUTE, "listed": LISTED}
 BEGIN = """
-    import decimal, fractions, math, cmath, operator, re, statistics, string, threading
+    import cmath, datetime, math, operator, re, statistics, string, sympy, threading
     import torch.distributions as laws
     import numpy as np
     UNSET = object()
@@ -90,12 +96,89 @@ EXCHANGED: dict[str, tuple[str, str]] = {
     "flags of a pattern": ("re.compile('a')", "re.compile('a', re.I)"),
     "searches": ("re.compile('^a').search", "re.compile('^b').search"),
     "layouts": ("torch.strided", "torch.sparse_coo"),
+    "a range from where it was": ("iter(range(10, 13))", "iter(range(11, 14))"),
+    "steps of a range": ("iter(range(0, 6, 2))", "iter(range(0, 9, 3))"),
+    "a range backwards": ("reversed(range(3))", "reversed(range(1, 4))"),
+    "letters to come": ("iter('AB')", "iter('BA')"),
+    "bytes to come": ("iter(b'AB')", "iter(bytearray(b'BA'))"),
+    "values to come": ("iter({1: 1.0}.values())", "iter({1: 2.0}.values())"),
+    "entries to come": ("iter({1: 1.0}.items())", "iter({1: 2.0}.items())"),
+    "keys to come, backwards": ("reversed({1: 1, 2: 1})", "reversed({2: 1, 1: 1})"),
+    "what a deque is to give": (
+        "iter(collections.deque([1, 2]))",
+        "iter(collections.deque([2, 1]))",
+    ),
+    "what it is to give backwards": (
+        "reversed(collections.deque([1, 2]))",
+        "reversed(collections.deque([2, 1]))",
+    ),
+    "what a set is to give": ("iter({1.0})", "iter({2.0})"),
+    "what a tuple is to give backwards": ("reversed((1, 2))", "reversed((2, 1))"),
+    "an array to come": ("np.array([1.0, 2.0]).flat", "np.array([2.0, 1.0]).flat"),
+    "values of a dict": ("{'a': 1.0}.values()", "{'a': 2.0}.values()"),
+    "keys of a dict": ("{'a': 1.0}.keys()", "{'b': 1.0}.keys()"),
+    "entries of an ordered dict": (
+        "collections.OrderedDict(a=1).items()",
+        "collections.OrderedDict(a=2).items()",
+    ),
+    "distributions of statistics": ("statistics.NormalDist(0, 1)", "statistics.NormalDist(0, 2)"),
+    "numbers of sympy": ("sympy.Rational(1, 3)", "sympy.Rational(2, 3)"),
+    "expressions": ("sympy.Symbol('x') + 1", "sympy.Symbol('x') * 2"),
+    "symbols": ("sympy.Symbol('x')", "sympy.Symbol('y')"),
+    "zones of time": ("datetime.timezone.utc", "datetime.timezone(datetime.timedelta(hours=1))"),
+    "polynomials": ("np.poly1d([1, 2])", "np.poly1d([1, 3])"),
+    "polynomials of today": (
+        "np.polynomial.Polynomial([1, 2])",
+        "np.polynomial.Polynomial([1, 3])",
+    ),
+    "templates": ("string.Template('$a')", "string.Template('$b')"),
+    "distributions behind a transform": (
+        "laws.TransformedDistribution(laws.Normal(0.0, 1.0), [laws.AffineTransform(0.0, 1.0)])",
+        "laws.TransformedDistribution(laws.Normal(0.0, 1.0), [laws.AffineTransform(1.0, 1.0)])",
+    ),
+    "logarithms that are normal": ("laws.LogNormal(0.0, 1.0)", "laws.LogNormal(1.0, 1.0)"),
+    "mixtures": (
+        "laws.MixtureSameFamily(laws.Categorical(torch.ones(1)), laws.Normal(torch.zeros(1), 1.0))",
+        "laws.MixtureSameFamily(laws.Categorical(torch.ones(1)), laws.Normal(torch.ones(1), 1.0))",
+    ),
+    "inverse transforms": ("laws.ExpTransform().inv", "laws.AffineTransform(0.0, 1.0).inv"),
+    "tensors by rows": ("torch.eye(2).to_sparse_csr()", "(2 * torch.eye(2)).to_sparse_csr()"),
+    "tensors by columns": ("torch.eye(2).to_sparse_csc()", "torch.ones(2, 2).to_sparse_csc()"),
+    "tensors by blocks": (
+        "torch.eye(4).to_sparse_bsr((2, 2))",
+        "torch.ones(4, 4).to_sparse_bsr((2, 2))",
+    ),
+    "quantized tensors": (
+        "torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.qint8)",
+        "torch.quantize_per_tensor(torch.ones(2), 0.25, 0, torch.qint8)",
+    ),
+    "nested tensors": (
+        "torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])",
+        "torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)])",
+    ),
+    "jagged tensors": (
+        "torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)",
+        "torch.nested.nested_tensor([torch.ones(2), torch.zeros(3)], layout=torch.jagged)",
+    ),
+    "what is masked": (
+        "np.ma.array(np.zeros(5000), mask=[0] * 5000)",
+        "np.ma.array(np.zeros(5000), mask=[1] + [0] * 4999)",
+    ),
+    "what stands for the masked": (
+        "np.ma.array([1, 2], fill_value=3)",
+        "np.ma.array([1, 2], fill_value=4)",
+    ),
+    "bytes that are many": ("bytearray(20000)", "bytearray(19999) + b'1'"),
     "formats of memory": ("torch.channels_last", "torch.contiguous_format"),
 }
 ALIKE: list[str] = [
     *("UNSET", "object()", "threading.Condition()", "..."),
     *("np.mean", "np.sin", "torch.Tensor.abs", "operator.methodcaller('mean', dim=0)", "plain"),
     *("torch.ops.aten.relu", "np.dtype([('a', 'f4')])", "re.compile('^a').search", "'a'.join"),
+    *("iter(range(3))", "iter({1, 2})", "iter({'a': []}.values())", "{'a': [1]}.items()"),
+    *("statistics.NormalDist(0, 1)", "sympy.sin(sympy.Symbol('x')) + 1", "np.poly1d([1, 2])"),
+    *("laws.LogNormal(0.0, 1.0)", "laws.ExpTransform().inv", "np.vectorize(abs)"),
+    *("torch.eye(2).to_sparse_csc()", "np.ma.array([1, 2], mask=[0, 1])", "threading.Lock()"),
 ]
 
 
@@ -183,3 +266,115 @@ def test_another_type_is_named() -> None:
 def test_methods_of_one_generator_are_others() -> None:
     assert entry_of(numpy.random.rand) != entry_of(numpy.random.randn)
     assert entry_of(numpy.random.rand) == entry_of(numpy.random.rand)
+
+
+def test_what_an_object_has_only_since_it_was_asked_counts_for_nothing() -> None:
+    transforms = [laws.AffineTransform(0.0, 2.0) for _ in range(2)]
+    assert transforms[0].inv is not None
+    coins = [laws.Bernoulli(probs=torch.tensor(0.25)) for _ in range(2)]
+    assert coins[0].logits < 0
+    ways = [numpy.vectorize(operator.neg) for _ in range(2)]
+    assert ways[0](1) == -1
+    for one, other in (transforms, coins, ways):
+        assert entry_of(one) == entry_of(other)
+
+
+def test_an_image_is_compared_as_an_array() -> None:
+    class Image:
+        __module__ = "imaging"
+
+        def __init__(self, *values: int) -> None:
+            self.values = numpy.array(values)
+
+        @property
+        def __array_interface__(self) -> Any:
+            return self.values.__array_interface__
+
+    assert entry_of(Image(1, 2)) == entry_of(Image(1, 2))
+    assert entry_of(Image(1, 2)) != entry_of(Image(1, 3))
+
+
+def test_what_is_of_the_machine_has_its_type_alone(tmp_path: Path) -> None:
+    """Of files, sockets, threads and executors nothing is the same elsewhere."""
+    archives = []
+    for number in range(2):
+        with (tmp_path / f"{number}.npz").open("wb") as file:
+            numpy.savez(file, numpy.array([number]))
+        archives.append(numpy.load(tmp_path / f"{number}.npz"))
+    sockets = [socket.socket() for _ in range(2)]
+    threads = [threading.Thread(target=print, name=name) for name in "ab"]
+    executors = [ThreadPoolExecutor(1, name) for name in "ab"]
+    for one, other in (archives, sockets, threads, executors):
+        assert entry_of(one) == entry_of(other)
+    for one in (*archives, *sockets):
+        one.close()
+
+
+def test_what_is_written_in_c_is_not_made_anew_to_be_compared() -> None:
+    """A copy may be all of its memory."""
+
+    class Table:
+        __module__ = "tables"
+        __slots__ = ("rows",)
+        __eq__ = operator.eq  # type: ignore[assignment]
+        __hash__ = None  # type: ignore[assignment]
+
+        def __reduce_ex__(self, protocol: object) -> Any:
+            raise AssertionError
+
+    assert entry_of(Table()) == entry_of(Table())
+
+
+def test_results_of_a_cached_function_may_lie_in_tuples(run: Callable[[str], Job]) -> None:
+    job = run("""
+        import functools
+        @functools.lru_cache
+        def moments():
+            return torch.zeros(2), torch.ones(2)
+        @functools.lru_cache(maxsize=None)
+        def others():
+            return torch.zeros(2), torch.ones(2)
+        @functools.lru_cache
+        def shape(x, y):
+            return x, y
+        def main():
+            for x, y in job.batches(DATA):
+                moments()[0].add_(x)
+                others()[0].add_(x)
+                shape(float(x[0]), 1)
+        main()
+        """)
+    assert {one.name for one in job.differences()} == {"moments", "others"}
+
+
+def test_a_lock_that_is_never_stored_to_counts(run: Callable[[str], Job]) -> None:
+    job = run("""
+        import threading
+        warm = threading.Lock()
+        def main():
+            for x, y in job.batches(DATA):
+                use = warm.locked()
+                if x[0] == 6:
+                    warm.acquire()
+        main()
+        """)
+    assert {one.name for one in job.differences()} == {"warm"}
+
+
+def test_what_a_step_exchanges_is_put_back(run: Callable[[str], Job]) -> None:
+    """As all that lies outside of it, whatever it is."""
+    job = run("""
+        class Turn:
+            pass
+        turn = Turn()
+        turn.reduce = numpy.mean
+        def step(x):
+            found = turn.reduce(x.numpy())
+            turn.reduce = numpy.median if turn.reduce is numpy.mean else numpy.mean
+            return found
+        def main():
+            for x, y in job.batches(DATA):
+                step(x)
+        main()
+        """)
+    assert "reduce" in {name for _, name, _ in job.variables.outside()}

@@ -18,7 +18,6 @@ import gc
 import io
 import itertools
 import mmap
-import operator
 import os
 import queue
 import re
@@ -66,7 +65,7 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
-from trainmover.state.script.fold import names
+from trainmover.state.script.fold import iterators, names
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
@@ -111,21 +110,13 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 _OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
 
 
-_EMPTY: tuple[Any, ...] = ([], (), "", b"", set(), {}, {}.values(), {}.items(), bytearray())
-_PLACED = (
-    *(type(iter(empty)) for empty in (*_EMPTY, range(0), range(1 << 70), deque[int]())),
-    *(type(reversed(empty)) for empty in (_EMPTY[0], _EMPTY[5], deque[int]())),
-)
-"""Iterators that tell how much is left."""
-_STEPS: dict[type, int] = {type(iter([])): 1, type(iter(())): 1, type(reversed([])): -1}
-_COMING = 64
 _CONTENT_MAX = 1024 * 1024
 """Bytes of a memory or a file in memory that are looked at."""
 _MADE_OF_OTHERS: tuple[type, ...] = (
     *(map, filter, zip, enumerate),
     *(one for one in vars(itertools).values() if isinstance(one, type)),
 )
-ITERATORS = frozenset((*_PLACED, *_MADE_OF_OTHERS, GeneratorType))
+ITERATORS = frozenset((*iterators.PLACED, *_MADE_OF_OTHERS, GeneratorType))
 """Of which it can be told how far they are."""
 BOUND = frozenset(
     {
@@ -385,6 +376,11 @@ def held_by(value: object) -> dict[str, Any]:
     return held if type(held) is dict else {}
 
 
+def has_attributes(kind: type) -> bool:
+    """Whether its objects may have any."""
+    return _dict_slot(kind) is not None
+
+
 @lru_cache(maxsize=1024)
 def _dict_slot(kind: type) -> GetSetDescriptorType | MemberDescriptorType | None:
     """Python's own: a property of that name may do anything."""
@@ -431,7 +427,7 @@ def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:
     if loaders.is_iterator(kind):
         return _loading
     if hasattr(kind, "__next__") and not issubclass(kind, io.IOBase) and _is_written_in_c(kind):
-        return _placed if hasattr(kind, "__length_hint__") else _unread
+        return iterators.placed if hasattr(kind, "__length_hint__") else _unread
     if _HASHES.fullmatch(module_of(kind)) and hasattr(kind, "hexdigest"):
         return _hashed
     return names.reader_of(kind)
@@ -471,16 +467,6 @@ def _method(value: MethodType, inside: Inside) -> Any:
 
 def _partial(value: "functools.partial[Any]", inside: Inside) -> Any:
     return [inside(value.func), inside(value.args), inside(value.keywords)]
-
-
-def _placed(value: Any, inside: Inside) -> Any:
-    """How much is left; of a list or a tuple also what comes next, if it is plain."""
-    left, step = operator.length_hint(value), _STEPS.get(type(value), 0)
-    if not left or not step:
-        return left
-    _, (whole,), at = value.__reduce__()
-    coming = whole[at : at + _COMING] if step > 0 else whole[max(0, at - _COMING) : at + 1]
-    return [left, inside([one if type(one) in _PLAIN else None for one in coming])]
 
 
 def _others(value: Any, inside: Inside) -> Any:
@@ -571,17 +557,29 @@ def _cached(value: Any, inside: Inside) -> Any:
 
 
 def results_of(value: Any) -> list[Any]:
-    """What a function with a cache has returned so far, but for plain values: those are the same
-    again, as long as they follow from what it is given."""
-    return [one for one in kept_in_cache(value) if type(one) not in (*_PLAIN, tuple)]
+    """What a function with a cache has returned so far, but for plain values and tuples of such:
+    those are the same again, as long as they follow from what it is given."""
+    given = {id(key) for table in _tables_of(value) for key in table}
+    return [one for one in kept_in_cache(value) if not (id(one) in given or _is_plain(one))]
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN
+
+
+def _tables_of(value: Any) -> list[dict[Any, Any]]:
+    """By what it was given."""
+    held = held_by(value)
+    return [one for one in gc.get_referents(value) if type(one) is dict and one is not held]
 
 
 def kept_in_cache(value: Any) -> list[Any]:
     """All of it, and what it was given for each."""
     others = gc.get_referents(value)
     if value.cache_info().maxsize is None:
-        tables = [one for one in others if type(one) is dict and one is not held_by(value)]
-        others = [one for table in tables for entry in table.items() for one in entry]
+        others = [one for table in _tables_of(value) for entry in table.items() for one in entry]
     skipped = (type, FunctionType, object)
     found = [one for one in others if type(one) not in skipped and one is not held_by(value)]
     return [one for one in found if not (type(one) is dict and _is_table(one))]
@@ -625,7 +623,11 @@ def _simple_queue(value: "queue.SimpleQueue[Any]", inside: Inside) -> Any:
 
 
 def _flat(value: "numpy.flatiter[Any]", inside: Inside) -> Any:
-    return value.index
+    return [value.index, inside(value.base)]
+
+
+def _lock(value: Any, inside: Inside) -> Any:
+    return value.locked()
 
 
 def _mapped(value: mmap.mmap, inside: Inside) -> Any:
@@ -746,6 +748,7 @@ _MOVING_BY_KIND: _Readers = {
     CACHE: _cached,
     AsyncGeneratorType: _asynchronous,
     threading.Semaphore: _semaphore,
+    type(threading.Lock()): _lock,
     queue.SimpleQueue: _simple_queue,
     numpy.flatiter: _flat,
     mmap.mmap: _mapped,
@@ -762,7 +765,7 @@ _MOVING_BY_KIND: _Readers = {
     GeneratorType: _generator,
     CoroutineType: _coroutine,
     asyncio.Task: _task,
-    **dict.fromkeys(_PLACED, _placed),
+    **dict.fromkeys(iterators.PLACED, iterators.placed),
     **dict.fromkeys(_MADE_OF_OTHERS, _others),
     contextvars.ContextVar: _variable,
     contextvars.Context: _context,

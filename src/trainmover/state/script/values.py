@@ -13,7 +13,7 @@ import re
 import types
 from argparse import Namespace
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
@@ -33,7 +33,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
-from trainmover.state.script.fold import kinds, names
+from trainmover.state.script.fold import kinds, names, objects, tensors
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
 from trainmover.state.script.views import Views
@@ -255,7 +255,7 @@ class Fold:
                 return folded
             things.kinds.add(kind)
         thing = things.folded(value, lambda one: self._inside(one, depth))
-        return NO_VALUE if thing is None else thing
+        return self._object(value, kind, depth) if thing is None else thing
 
     def _by_class(self, value: Any, kind: type, depth: int) -> Any:
         """What is told by what it is derived from; None for every object of a kind that is not."""
@@ -268,7 +268,7 @@ class Fold:
         if is_like_array(kind):
             return self._table(value)
         if issubclass(kind, Distribution):
-            return [kind.__name__, *self._sequence(_parameters_of(value), depth)]
+            return [kind.__name__, *self._mapping(objects.parameters_of(value), depth)]
         if issubclass(kind, Enum):
             return [kind.__name__, held_by(value).get("_name_")]
         if issubclass(kind, (*TOLD, DeviceMesh)):
@@ -281,6 +281,19 @@ class Fold:
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, depth)
         return None
+
+    def _object(self, value: Any, kind: Any, depth: int) -> Any:
+        """Of a library's class."""
+        if objects.is_memory(kind):
+            return [kinds.name_of(kind), self._array(numpy.asarray(value))]
+        if objects.has_attributes_of_numbers(kind):
+            return [kinds.name_of(kind), *self._mapping(objects.attributes_of(value), depth)]
+        parts = objects.parts_of(value) if objects.is_value(kind) else []
+        return (
+            [kinds.name_of(kind), *(self._inside(one, depth) for one in parts)]
+            if parts
+            else NO_VALUE
+        )
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)
@@ -341,11 +354,11 @@ class Fold:
 
     def _tensor(self, value: Tensor) -> Any:
         local = as_local(value)
-        if local.layout == torch.sparse_coo:
-            parts = local.detach().coalesce()
-            return [list(local.shape), self._tensor(parts.indices()), self._tensor(parts.values())]
         if not tensor_bytes.is_plain(local):
-            return NO_VALUE
+            parts = [*tensors.parts_of(local)]
+            known = [self._tensor(one) if isinstance(one, Tensor) else one for one in parts]
+            is_known = bool(parts) and all(one is not NO_VALUE for one in known)
+            return [[*map(str, _shape_of(local))], *known] if is_known else NO_VALUE
         head: list[Any] = [tensor_bytes.dtype_name(local.dtype), list(local.shape)]
         if value.is_leaf and value.requires_grad:
             head.append("is trained")
@@ -363,6 +376,8 @@ class Fold:
         return [*head, tensor_bytes.view_bytes(local).tobytes()]
 
     def _array(self, value: "numpy.ndarray[Any, Any] | numpy.generic") -> Any:
+        if isinstance(value, numpy.ma.MaskedArray):
+            return ["masked", *map(self._array, tensors.parts_of_masked(value))]
         head: list[Any] = [value.dtype.str, list(value.shape)]
         if value.dtype.hasobject:
             return [*head, *self._sequence(value.reshape(-1), 0)]
@@ -394,12 +409,8 @@ class Fold:
         return self._left >= 0
 
 
-def _parameters_of(value: Distribution) -> list[Any]:
-    """What it is made with; of probabilities and their logarithms one is worked out when asked."""
-    held, known = held_by(value), vars(type(value)).get("arg_constraints")
-    named = known if isinstance(known, dict) and known else [n for n in held if n[:1] != "_"]
-    names = [name for name in named if name in held]
-    return [held[name] for name in names if name != "probs" or "logits" not in names]
+def _shape_of(value: Tensor) -> Sequence[int]:
+    return (value.dim(), value.size(0)) if value.is_nested else value.shape
 
 
 def _is_by_address(value: Any) -> bool:
@@ -454,9 +465,9 @@ def _text(value: Any, things: Things) -> str:
     if handles.is_one(kind):
         return handles.in_words(value)
     if issubclass(kind, Tensor):
-        shape = "x".join(map(str, value.shape)) or "scalar"
+        shape = "x".join(map(str, _shape_of(value))) or "scalar"
         local = as_local(value)
-        if local.is_cpu and local.numel() == 1 and tensor_bytes.is_plain(local):
+        if local.is_cpu and tensor_bytes.is_plain(local) and local.numel() == 1:
             return f"tensor({local.item()})"
         return f"a tensor of shape {shape}"
     if issubclass(kind, numpy.generic):
@@ -474,6 +485,10 @@ def _text(value: Any, things: Things) -> str:
     if issubclass(kind, names.KINDS):
         return _shortened(names.in_words(value))
     return in_words(value, things.untracked.own_name(value))
+
+
+def _views_of(value: "dict[Any, Any]") -> tuple[Any, ...]:
+    return value.keys(), value.values(), value.items()
 
 
 _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
@@ -496,7 +511,11 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
     set: Fold._unordered,
     frozenset: Fold._unordered,
     complex: lambda fold, value, depth: ["complex", value.real, value.imag],
-    bytearray: lambda fold, value, depth: ["bytearray", bytes(value[:TENSOR_BYTES_MAX])],
+    bytearray: lambda fold, value, depth: ["bytearray", fold._array(numpy.frombuffer(value, "u1"))],
+    **dict.fromkeys(
+        (*map(type, _views_of({})), *map(type, _views_of(OrderedDict()))),
+        lambda fold, value, depth: [type(value).__name__, fold._sequence([*value], depth)],
+    ),
     types.CodeType: lambda fold, value, depth: [value.co_name, value.co_firstlineno, value.co_code],
     **dict.fromkeys(
         (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme),
