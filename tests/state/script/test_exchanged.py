@@ -5,6 +5,7 @@ import operator
 import re
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -345,6 +346,111 @@ def test_results_of_a_cached_function_may_lie_in_tuples(run: Callable[[str], Job
         main()
         """)
     assert {one.name for one in job.differences()} == {"moments", "others"}
+
+
+KEPT = {
+    "lists in a large dict": """
+        def main():
+            table = {kind: [1.0] for kind in range(400)}
+            for x, y in job.batches(DATA):
+                table[200].append(float(x[0]))
+        main()
+        """,
+    "pairs in a long list": """
+        def main():
+            table = [(0.0, kind) for kind in range(400)]
+            for x, y in job.batches(DATA):
+                table[101] = float(x[0]), 0
+        main()
+        """,
+    "codes that look like addresses": """
+        def main():
+            table = {}
+            for x, y in job.batches(DATA):
+                table.clear()
+                table[(1 << 46) + 16 * int(x[0])] = True
+        main()
+        """,
+    "codes in lists that look like addresses": """
+        def main():
+            table = {}
+            for x, y in job.batches(DATA):
+                table.clear()
+                table[(1 << 46) + 16 * int(x[0])] = [x.new_zeros(1)]
+        main()
+        """,
+    "what lies by address": """
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            table = {id(one): 0.0 for one in net.parameters()}
+            for x, y in job.batches(DATA):
+                table[id(net.bias)] += float(x[0])
+        main()
+        """,
+    "rate in a tensor": """
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            optimizer = torch.optim.SGD(net.parameters(), lr=torch.tensor(0.5))
+            for x, y in job.batches(DATA):
+                optimizer.param_groups[0]["lr"].mul_(0.9)
+        main()
+        """,
+    "which parameters are trained": """
+        def main():
+            net = nn.Linear(2, 1)
+            job.tracked["net"] = net
+            optimizer = torch.optim.SGD([net.weight], lr=0.5)
+            for x, y in job.batches(DATA):
+                optimizer.step()
+                if x[0] == 6:
+                    optimizer.param_groups[0]["params"] = [net.bias]
+        main()
+        """,
+}
+ALIKE_ELSEWHERE = {
+    "by the ids of tensors": "{id(one): 1.0 for one in net.parameters()}",
+    "by where memory lies": "{one.data_ptr(): 1.0 for one in net.parameters()}",
+    "by the ids of its values": "{id(one): one for one in made}",
+    "by the ids of what is in its values": "{id(one): (one, 1.0) for one in made}",
+    "by the ids of what is kept": "{id(one): [1.0] for one in made}",
+    "by the ids of modules": "{id(one): 'module' for one in net.modules()}",
+}
+
+
+@pytest.mark.parametrize("habit", KEPT)
+def test_what_lies_in_a_container_counts(run: Callable[[str], Job], habit: str) -> None:
+    job = run(KEPT[habit])
+    assert job.differences(), "nothing is found"
+    assert job.variables.comparison.differences(job.theirs[JOINER], job.own[JOINER]) == []
+
+
+@pytest.mark.parametrize("table", ALIKE_ELSEWHERE)
+def test_a_key_that_is_an_address_is_none_of_its_value(
+    run: Callable[[str], Job], table: str
+) -> None:
+    """In another process it is another: here another object has it."""
+    script = f"""
+        def main():
+            net = nn.Sequential(nn.Linear(2, 1), nn.Linear(2, 1))
+            job.tracked["net"] = net
+            job.held = made = [[one] for one in range(4)]
+            kept = {ALIKE_ELSEWHERE[table]}
+            for x, y in job.batches(DATA):
+                len(kept)
+        main()
+        """
+    rank, joiner = run(script), run(script)
+    assert rank.variables.comparison.differences(rank.theirs[RANK], joiner.own[RANK]) == []
+
+
+def test_of_many_tensors_only_so_many_are_looked_at() -> None:
+    """That takes long."""
+    pairs = deque((torch.zeros(1), number) for number in range(400))
+    others = pairs.copy()
+    others[200] = torch.ones(1), 200
+    assert entry_of(pairs) == entry_of(others)
 
 
 def test_a_lock_that_is_never_stored_to_counts(run: Callable[[str], Job]) -> None:

@@ -119,7 +119,7 @@ class Untracked:
             plain = [_settings(one) for one in kept if one]
         elif issubclass(kind, torch.optim.Optimizer):
             groups = [] if self.name_of(value) else value.param_groups  # type: ignore[attr-defined]
-            plain = [_settings(group) for group in groups]  # Of one around it they are its own.
+            plain = [self._group(group) for group in groups]  # Of one around it they are its own.
         elif issubclass(kind, _SETTINGS):
             plain = [_settings(vars(value))]
         return [digest.digest(), inside(plain)]
@@ -143,6 +143,13 @@ class Untracked:
                 yield from (one for one in entries if isinstance(one, Tensor))
         elif issubclass(kind, GradScaler):
             yield from (one for one in vars(value).values() if isinstance(one, Tensor))
+
+    def _group(self, group: dict[str, Any]) -> dict[str, Any]:
+        """What it is set to, a rate that is a tensor too, and which parameters it trains."""
+        rates = {name: one for name, one in group.items() if type(one) is Tensor}
+        whole = (one for one in group["params"] if not is_lazy(one))
+        which = [self._views.shown_by(as_local(one)) or [] for one in whole]
+        return {**_settings(group), **rates, "params": which}
 
     def _trained_by(self, optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
         """Parameters that it has, and no module that is tracked: no `state_dict()` has them. Shards
@@ -189,6 +196,10 @@ class Untracked:
         """By which it is tracked itself, or attributes of it are kept; "" if it is not."""
         name, reference = self.names.get(id(value), ("", None))
         return name if reference is not None and reference() is value else ""
+
+    def addresses(self) -> set[int]:
+        """Of what is tracked, and of its parts."""
+        return {key for key, (_, reference) in self.names.items() if reference() is not None}
 
     def _shows(self, tensor: Tensor) -> bool:
         local = as_local(tensor)

@@ -42,6 +42,8 @@ ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""
 PLAIN_ITEMS_MAX = 2048
 """If all of them are plain."""
+LIGHT_MAX = 32 * 1024
+"""Entries in all containers in one of so many, if all of them are looked at."""
 TENSOR_BYTES_MAX = 16 * 1024
 """Of a tensor: of larger ones so many bytes are hashed."""
 WHOLE_BYTES_MAX = 1024 * 1024
@@ -52,8 +54,6 @@ TOTAL_VALUES_MAX = 2048
 TEXT_MAX = 64
 DEPTH_MAX = 16
 _SAMPLE = 256
-_ADDRESSES, _ALIGNED = 1 << 40, 16
-"""What id() gives is larger, and a multiple."""
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 """Never changed in place: the same object is the same value."""
@@ -62,6 +62,7 @@ _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:tok
 _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
 _COLLECTIONS = frozenset({list, tuple, set, deque})
+_HOLD_LITTLE = _COLLECTIONS | {dict}
 _encoder = msgspec.msgpack.Encoder()
 CONTENT_BYTES_MAX = 2048
 T = TypeVar("T")
@@ -300,7 +301,8 @@ class Fold:
         name = type(value).__name__
         if ITEMS_MAX < length <= PLAIN_ITEMS_MAX and set(map(type, value)) <= NATIVE:
             return [name, length, *value]
-        items = value if length <= ITEMS_MAX else _spread(value, length)
+        whole = length <= ITEMS_MAX or (length <= PLAIN_ITEMS_MAX and _is_light(value))
+        items = value if whole else _spread(value, length)
         if set(map(type, items)) <= NATIVE:
             return [name, length, *items]
         return [name, length, *(self._inside(item, depth) for item in items)]
@@ -309,17 +311,25 @@ class Fold:
         length = len(value)
         few = length <= PLAIN_ITEMS_MAX
         if few and {*map(type, value), *map(type, value.values())} <= NATIVE:
-            keys = () if _is_by_address(value) else value
+            keys = () if self._is_by_address(value) else value
             return [type(value).__name__, length, *keys, *value.values()]
-        entries: Iterable[Any] = list(value.items()) if length <= ITEMS_MAX else ()
-        if length > ITEMS_MAX:
+        whole = length <= ITEMS_MAX or (few and _is_light(value.values()))
+        entries: Iterable[Any] = list(value.items()) if whole else ()
+        if not whole:
             ends = islice(value.items(), ITEMS_MAX // 2), islice(reversed(value.items()), 128)
             entries = [entry for end in ends for entry in end]
         folded: list[Any] = [type(value).__name__, length]
-        by_address = _is_by_address(value)
+        by_address = self._is_by_address(value)
         for key, entry in entries:
             folded += ("" if by_address else self._inside(key, depth), self._inside(entry, depth))
         return folded
+
+    def _is_by_address(self, value: Any) -> bool:
+        return self._things.addresses.are_keys(value, self._addresses)
+
+    def _addresses(self) -> set[int]:
+        """Of what is tracked."""
+        return self._views.addresses() | self._things.untracked.addresses()
 
     def _namespace(self, value: Any, depth: int) -> list[Any]:
         """Without what of it goes with the rank."""
@@ -413,12 +423,6 @@ def _shape_of(value: Tensor) -> Sequence[int]:
     return (value.dim(), value.size(0)) if value.is_nested else value.shape
 
 
-def _is_by_address(value: Any) -> bool:
-    """Whether a dict is by `id(...)`: then what it holds counts, in its order."""
-    first = next(iter(value), None)
-    return type(first) is int and first > _ADDRESSES and first % _ALIGNED == 0
-
-
 def _fields_of(value: Any) -> dict[str, Any]:
     """Of a dataclass, without asking its own code."""
     held = held_by(value)
@@ -438,6 +442,22 @@ def _is_set(slot: types.MemberDescriptorType, value: object) -> bool:
     except AttributeError:
         return False
     return True
+
+
+def _is_light(entries: Iterable[Any]) -> bool:
+    """Whether all of them are plain, or containers that hold little all together: tensors take
+    longer."""
+    kinds = {*map(type, entries)}
+    if not kinds <= NATIVE | _HOLD_LITTLE:
+        return False
+    held = [one for one in entries if type(one) in _HOLD_LITTLE]
+    if sum(map(len, held)) > LIGHT_MAX:
+        return False
+    return all(NATIVE.issuperset(map(type, _values_in(one))) for one in held)
+
+
+def _values_in(container: Any) -> Iterable[Any]:
+    return container.values() if type(container) is dict else container
 
 
 def _spread(value: Any, length: int) -> list[Any]:
