@@ -420,9 +420,9 @@ class Inside:
             counting = self.counting.stored(one, held)
             self._layout.sizes.append((held, len(held)))
             for name, value in list(held.items()):
-                if name[:2] == "__" and not callable(value):
-                    if is_special(name) and name not in self._source.attributes:
-                        continue
+                special = name[:2] == "__" and is_special(name) and not callable(value)
+                if special and name not in self._source.attributes:
+                    continue
                 function = function_in(value)
                 path = f"{one.__name__}.{name}"
                 if function is None or name in self._by_others:
