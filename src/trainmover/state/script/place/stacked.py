@@ -50,7 +50,10 @@ def iterator_at(frame: FrameType, level: int | Reader, kinds: Set[int]) -> Any:
     """
     if not isinstance(level, int):
         return level(frame)
-    return _object_at(address_at(frame, level), kinds)
+    address = address_at(frame, level)
+    if not address or address % _WORD.size or _word(address + _KIND) not in kinds:
+        return None
+    return ctypes.cast(address, ctypes.py_object).value
 
 
 def owner_at(frame: FrameType, level: int) -> Any:
