@@ -144,6 +144,7 @@ class Variables:
         self._source = Source()
         self._outgrown = False
         self._no_values: dict[type, Entry] = {}  # Of which no object is a plain value.
+        self._with_values: set[type] = set()
         self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._shown: set[str] = set()  # Those that only a full capture has.
@@ -368,11 +369,16 @@ class Variables:
         slot.before = slot.entry
         if self._things.stays(value):
             slot.last = value
-        none = slot.entry is of_kind(kind) and not issubclass(kind, Tensor)
-        if none and not (
-            handles.is_one(kind) or any(type(one) is kind for _, one in self._tracked())
-        ):
-            self._no_values[kind] = slot.entry
+        if kind not in self._with_values:
+            none = slot.entry is of_kind(kind) and not (
+                issubclass(kind, Tensor)
+                or handles.is_one(kind)
+                or any(type(one) is kind for _, one in self._tracked())
+            )
+            if none:
+                self._no_values[kind] = slot.entry
+            else:
+                self._with_values.add(kind)
 
     def _known_along(self, generator: object) -> str:
         """Which one it is of those that a rank takes with it; "": none. What that draws the rank
