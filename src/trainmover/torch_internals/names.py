@@ -49,6 +49,7 @@ IN_FILES: Names = {
     "distributed/tensor/_random.py": ("_rng_tracker",),
     "distributed/tensor/_sharding_prop.py": ("self.propagate_op_sharding",),
     "distributions/distribution.py": ("_validate_args",),
+    "distributions/transforms.py": ("class _InverseTransform", "_inv", "_cached_x_y"),
     "nn/modules/module.py": (
         "_buffers",
         "_metadata",

@@ -17,6 +17,7 @@ from torch.distributions import Distribution
 
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.things import computed_in, has_attributes, held_by
+from trainmover.torch_internals.distributions import REMEMBERED, leads_back
 
 _OF_NUMBERS = ("numpy", "scipy", "string", "statistics", "torch.distributions")
 """Packages whose objects are told by their attributes."""
@@ -24,9 +25,7 @@ _OF_VALUES = ("statistics", "datetime", "zoneinfo", "string", "fractions", "deci
 """Of Python's library, those that have values, beside all others' packages."""
 _OF_THE_MACHINE = ("numpy.lib", "numpy.random", "numpy.testing", "numpy.f2py", "scipy.io")
 _HANDLES = frozenset({"__fspath__", "fileno", "close", "__enter__", "__next__", "__call__"})
-_UNSURE = frozenset(
-    {"_ufunc", "_cached_x_y", "_validate_args", "_has_sorted_indices", "_has_canonical_format"}
-)
+_UNSURE = REMEMBERED | {"_ufunc", "_has_sorted_indices", "_has_canonical_format"}
 """Attributes that objects get as they are first asked for something."""
 _ALTERNATIVES = ("probs", "logits")
 _REMEMBERS = ("hash", "cache")
@@ -67,7 +66,7 @@ def attributes_of(value: object) -> dict[str, Any]:
     return {
         name: one
         for name, one in sorted(held.items(), key=_name)
-        if not (name in computed or _is_remembered(name, one) or _leads_back(value, name))
+        if not (name in computed or _is_remembered(name, one) or leads_back(value, name))
     }
 
 
@@ -92,11 +91,6 @@ def parts_of(value: Any) -> list[Any]:
         state = [state[0], {k: v for k, v in state[1].items() if not _is_remembered(k, v)}]
     parts = [*made_with, state, *([*one] if one is not None else None for one in entries)]
     return parts if any(one is not None and one is not type(value) for one in parts) else []
-
-
-def _leads_back(value: object, name: str) -> bool:
-    """From a transform to the inverse one that was made of it when it was asked for."""
-    return name == "_inv" and type(value).__name__ != "_InverseTransform"
 
 
 def _is_remembered(name: object, value: object) -> bool:
