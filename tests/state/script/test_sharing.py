@@ -46,3 +46,22 @@ def test_which_object_it_is_counts(first: str, then: str, theirs: str, tmp_path:
 def test_two_names_for_one_list_everywhere_are_no_difference(tmp_path: Path) -> None:
     job = captures.run_in(tmp_path, COMES_APART.format(first="run.best = run.kept", then="pass"))
     assert not [one for one in job.differences() if one.name.startswith("the object of ")]
+
+
+def test_a_part_of_another_variable(tmp_path: Path) -> None:
+    job = captures.run_in(
+        tmp_path,
+        """
+        def main():
+            buckets = [[], [], []]
+            current = buckets[0]
+            for number, (x, y) in enumerate(job.batches(DATA)):
+                if number == 6:
+                    current = buckets[2]
+                if number > 90:
+                    current.append(len(buckets[0]))
+        main()
+        """,
+    )
+    [found] = [one for one in job.differences() if one.name == "the object of current"]
+    assert (found.theirs, found.own) == ("that of buckets[2]", "that of buckets[0]")

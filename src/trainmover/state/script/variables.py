@@ -25,7 +25,6 @@ import dataclasses
 import inspect
 import os
 import sys
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -33,7 +32,6 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import msgspec
-import numpy
 from torch import Tensor
 
 from trainmover.state import rng
@@ -66,13 +64,13 @@ from trainmover.state.script.search.layout import (
     NEVER,
     NO_TYPES,
     PROCESS,
-    SAME,
     Layout,
     Slot,
     going,
     now_in,
     value_of,
 )
+from trainmover.state.script.sharing import SHARED, Sharing
 from trainmover.state.script.things import First, Places, Things, held_by, is_closed
 from trainmover.state.script.values import (
     NO_VALUE,
@@ -98,9 +96,6 @@ _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
 _INSTRUCTION = attrgetter("f_lasti")
-_SHARED = frozenset(
-    {list, dict, set, deque, bytearray, OrderedDict, defaultdict, Counter, Tensor, numpy.ndarray}
-)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -148,8 +143,7 @@ class Variables:
         self._draw_nothing = set(PLAIN)  # Types that are no generators.
         self._counting: set[str] = set()  # Keys of loops' targets that have been no part of one.
         self._shown: set[str] = set()  # Those that only a full capture has.
-        self._holders: dict[int, Slot] = {}  # What may change in place, by its id.
-        self._sharing: list[tuple[Slot, Slot]] = []  # Those that hold what the second one does.
+        self._sharing = Sharing()
         self._newest: Layout | None = None
         self._views = Views()
         self._things = Things()  # Of the place that was captured last.
@@ -210,7 +204,7 @@ class Variables:
         locals_of = [frame.f_locals for frame in frames]
         layout = self._layout_for(frames, locals_of)
         self._outgrown, self._shown = False, set()
-        self._holders, self._sharing = {}, []
+        self._sharing.begin()
         found: dict[str, Entry] = {}
         at_end: dict[str, Entry] = {}
         self._read_locals(layout, locals_of, full, found, at_end)
@@ -225,8 +219,8 @@ class Variables:
             self._read_rounds(layout, frames, locals_of, found)
         if layout.iterators:
             self._read_iterators(layout, frames, found)
-        if self._sharing:
-            self._read_sharing(found, layout)
+        if self._sharing.found:
+            self._sharing.tell(found, layout.tracked)
         others: list[str] = []
         if full:  # The rank may have seen it change.
             watched = [
@@ -280,13 +274,6 @@ class Variables:
             if slot.entry is not NO_VALUE and (left := left - brief.size_of(slot.entry)) >= 0:
                 found[slot.key] = slot.entry
         return found
-
-    def _read_sharing(self, found: dict[str, Entry], layout: Layout) -> None:
-        """Which variables are one object: `best = kept` or `best = list(kept)`."""
-        for slot, first in self._sharing:
-            if slot.key in found and first.key in found and slot.key not in layout.tracked:
-                at, _, path = slot.key.rpartition("\x1f")
-                found[f"{at}\x1f{SAME}{path}"] = f"that of {path_of(first.key)}"
 
     def _read_rounds(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
@@ -346,8 +333,8 @@ class Variables:
             name = self._known_along(value)
             slot.entry = handle_entry(name) if name else generator_entry(value)
         else:
-            if kind in _SHARED and (first := self._holders.setdefault(id(value), slot)) is not slot:
-                self._sharing.append((slot, first))
+            if kind in SHARED:
+                self._sharing.note(slot, value)
             self._read_thing(slot, value, kind)
 
     def _is_generator(self, value: object, kind: type) -> bool:
