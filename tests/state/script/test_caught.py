@@ -273,3 +273,26 @@ def test_nothing_counts_for_where_the_script_ends_or_stores_it_anew(
 ) -> None:
     script = f"    def main():\n        loss = 1.0\n{ENDS[place]}\n    main()\n"
     assert names_in(tmp_path, script) == []
+
+
+FAILS = {
+    "and ends": "except Exception: print(loss)",
+    "and raises": "except RuntimeError:\n            print(loss)\n            raise",
+}
+
+
+@pytest.mark.parametrize("called", ["main()", "torch.no_grad()(main)()"])
+@pytest.mark.parametrize("how", FAILS)
+def test_what_a_script_says_as_it_fails_is_no_variable(
+    how: str, called: str, tmp_path: Path
+) -> None:
+    source = f"""
+    def main():
+        loss = None
+        try:
+            for x, y in job.batches(DATA):
+                loss = x.sum()
+        {FAILS[how]}
+    {called}
+    """
+    assert "loss" not in names_in(tmp_path, source)

@@ -280,12 +280,13 @@ def test_what_an_object_has_only_since_it_was_asked_counts_for_nothing() -> None
         assert entry_of(one) == entry_of(other)
 
 
-def test_an_image_is_compared_as_an_array() -> None:
+def test_a_small_image_is_compared_as_an_array_and_a_large_or_lazy_one_by_its_size() -> None:
     class Image:
         __module__ = "imaging"
 
-        def __init__(self, *values: int) -> None:
+        def __init__(self, *values: int, size: int = 2, lazy: bool = False) -> None:
             self.values = numpy.array(values)
+            self._size, self._im = (size, 1), None if lazy else self
 
         @property
         def __array_interface__(self) -> Any:
@@ -293,6 +294,9 @@ def test_an_image_is_compared_as_an_array() -> None:
 
     assert entry_of(Image(1, 2)) == entry_of(Image(1, 2))
     assert entry_of(Image(1, 2)) != entry_of(Image(1, 3))
+    for other in ({"size": 10_000}, {"lazy": True}):
+        assert entry_of(Image(1, 2, **other)) == entry_of(Image(1, 3, **other))
+    assert entry_of(Image(1, size=3, lazy=True)) != entry_of(Image(1, lazy=True))
 
 
 def test_what_is_of_the_machine_has_its_type_alone(tmp_path: Path) -> None:

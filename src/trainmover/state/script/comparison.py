@@ -77,7 +77,7 @@ class Comparison:
         """
         if not theirs:
             return []
-        their_place, their, their_end, their_tracked, *_, their_at = decoded(theirs)
+        their_place, their, their_end, their_tracked, no_value, *_, their_at = decoded(theirs)
         if collecting := _collecting(their_place):
             return collecting
         own_place, mine, mine_end, tracked, others, _, extra, at = decoded(own)
@@ -87,7 +87,7 @@ class Comparison:
             their = {key: entry for key, entry in their.items() if key in mine}
         found = list(_different(their, mine, given))
         if their_place == own_place and their_at == at:
-            found += _only_here(their.keys() | their_end.keys() | {*extra}, mine)
+            found += _only_here(their.keys() | their_end.keys() | {*extra, *no_value}, mine)
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)

@@ -42,7 +42,7 @@ ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""
 PLAIN_ITEMS_MAX = 2048
 """If all of them are plain."""
-LIGHT_MAX = 32 * 1024
+LIGHT_MAX = 4 * 1024
 """Entries in all containers in one of so many, if all of them are looked at."""
 TENSOR_BYTES_MAX = 16 * 1024
 """Of a tensor: of larger ones so many bytes are hashed."""
@@ -285,8 +285,8 @@ class Fold:
 
     def _object(self, value: Any, kind: Any, depth: int) -> Any:
         """Of a library's class."""
-        if objects.is_memory(kind):
-            return [kinds.name_of(kind), self._array(numpy.asarray(value))]
+        if objects.is_image(kind):
+            return [kinds.name_of(kind), *self._image(value)]
         if objects.has_attributes_of_numbers(kind):
             return [kinds.name_of(kind), *self._mapping(objects.attributes_of(value), depth)]
         parts = objects.parts_of(value) if objects.is_value(kind) else []
@@ -295,6 +295,14 @@ class Fold:
             if parts
             else NO_VALUE
         )
+
+    def _image(self, value: Any) -> list[Any]:
+        """Its size; the pixels of a small one that is in memory: they are copied for it."""
+        held = held_by(value)
+        size = held.get("_size")
+        is_small = type(size) is tuple and math.prod(size) <= TENSOR_BYTES_MAX // 4
+        is_loaded = held.get("_im", held.get("im")) is not None
+        return [size, self._array(numpy.asarray(value)) if is_small and is_loaded else None]
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         length = len(value)

@@ -207,7 +207,8 @@ class Variables:
         self._sharing.begin()
         found: dict[str, Entry] = {}
         at_end: dict[str, Entry] = {}
-        self._read_locals(layout, locals_of, full, found, at_end)
+        others: list[str] = []
+        self._read_locals(layout, locals_of, full, found, at_end, others)
         for slot in layout.outside:
             # As `now_in`, without its call.
             value = value_of(slot) if slot.is_asked else slot.owner.get(slot.name, ABSENT)
@@ -215,13 +216,14 @@ class Variables:
                 self._read(slot, value, full)
             if slot.entry is not NO_VALUE:
                 found[slot.key] = slot.entry
+            elif not slot.missing:
+                others.append(slot.key)
         if layout.rounds:
             self._read_rounds(layout, frames, locals_of, found)
         if layout.iterators:
             self._read_iterators(layout, frames, found)
-        if self._sharing.found:
+        if self._sharing.is_shared:
             self._sharing.tell(found, layout.tracked)
-        others: list[str] = []
         if full:  # The rank may have seen it change.
             watched = [
                 (slot, value) for slot in layout.watched if (value := now_in(slot)) is not ABSENT
@@ -229,8 +231,6 @@ class Variables:
             entries = [(slot.key, self._entry_of(slot, value)) for slot, value in watched]
             found |= {key: entry for key, entry in entries if entry is not NO_VALUE}
             self._shown |= {slot.key for slot in layout.watched}
-            every = [slot for slots in [*layout.frames, layout.outside] for slot in slots]
-            others = [slot.key for slot in every if slot.entry is NO_VALUE and not slot.missing]
             stay = {slot.key for slot in layout.carried} - {*going(layout.carried)}
             layout.tracked = [key for key in layout.tracked if key not in stay]
         things = layout.things  # A container may have got an object that the search has not seen.
@@ -250,6 +250,7 @@ class Variables:
         full: bool,
         found: dict[str, Entry],
         at_end: dict[str, Entry],
+        others: list[str],
     ) -> None:
         """Of all frames. Every call counts here: this is done at each fetch."""
         for values, slots in zip(locals_of, layout.frames, strict=True):
@@ -260,6 +261,8 @@ class Variables:
                     self._read(slot, value, full)
                 if slot.entry is not NO_VALUE:
                     (at_end if slot.at_end else found)[slot.key] = slot.entry
+                elif not slot.missing:
+                    others.append(slot.key)
 
     def _read_brief(self, layout: Layout) -> dict[str, Entry]:
         found, left = {}, brief.TOTAL_BYTES_MAX

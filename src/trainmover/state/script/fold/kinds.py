@@ -2,9 +2,15 @@
 place is another value.
 """
 
+import io
+import subprocess
+import threading
+from concurrent.futures import Executor, Future
 from functools import lru_cache
+from multiprocessing.process import BaseProcess
 from typing import Any
 
+import torch
 import xxhash
 
 from trainmover.state.script import handles
@@ -14,6 +20,12 @@ from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Wor
 _OURS = __name__.partition(".")[0]
 _EACH_ITS_OWN = (ProcessGroup, Store, Work)
 """A rank has another class of these than a run in the sandbox."""
+_OF_THE_MACHINE = (
+    *(threading.Thread, subprocess.Popen, Executor, Future, BaseProcess, io.IOBase),
+    *(torch.Event, torch.Stream),
+)
+"""Made where and when it is needed, as a thread that writes a checkpoint: none there is no other
+value."""
 _SHOWS = ("torch.utils.tensorboard.",)
 """What it is given, and gives nothing of it back: as in `only_shows`."""
 
@@ -28,11 +40,13 @@ def name_of(kind: type) -> str:
 def entry_of(kind: type) -> list[Any] | None:
     """Of every object that nothing but its type tells; None where not even that is compared.
 
-    Whether there is one that only shows what it is given counts for nothing.
+    Whether there is one that only shows what it is given, or a thread, counts for nothing.
     """
+    name = name_of(kind)
     if handles.is_one(kind) or only_shows(kind) or module_of(kind).startswith(_SHOWS):
         return None
-    name = name_of(kind)
+    if issubclass(kind, _OF_THE_MACHINE):
+        return None
     return [_digest_of("of the kind", name), f"a {kind.__name__}"] if name else None
 
 

@@ -9,6 +9,7 @@ What holds the time, a file, a socket or a thread is neither: it has its type al
 
 import weakref
 from functools import lru_cache
+from pickle import PickleError
 from types import FunctionType, NoneType
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy
 from torch.distributions import Distribution
 
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
-from trainmover.state.script.things import computed_in, has_attributes, held_by
+from trainmover.state.script.things import CANNOT_BE_READ, computed_in, has_attributes, held_by
 from trainmover.torch_internals.distributions import REMEMBERED, leads_back
 
 _OF_NUMBERS = ("numpy", "scipy", "string", "statistics", "torch.distributions")
@@ -28,6 +29,7 @@ _HANDLES = frozenset({"__fspath__", "fileno", "close", "__enter__", "__next__", 
 _UNSURE = REMEMBERED | {"_ufunc", "_has_sorted_indices", "_has_canonical_format"}
 """Attributes that objects get as they are first asked for something."""
 _ALTERNATIVES = ("probs", "logits")
+_RAISED = (*CANNOT_BE_READ, ArithmeticError, AssertionError, ImportError, SyntaxError, PickleError)
 _REMEMBERS = ("hash", "cache")
 """In the name of one."""
 
@@ -54,8 +56,8 @@ def is_value(kind: type) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def is_memory(kind: type) -> bool:
-    """Whether it shows its memory as numpy wants it: an image."""
+def is_image(kind: type) -> bool:
+    """Whether it shows its memory as numpy wants it, as those of PIL do."""
     shows = any("__array_interface__" in vars(one) for one in kind.__mro__)
     return shows and not issubclass(kind, numpy.ndarray | numpy.generic) and is_of_library(kind)
 
@@ -82,7 +84,10 @@ def parameters_of(value: Distribution) -> dict[str, Any]:
 
 def parts_of(value: Any) -> list[Any]:
     """What it is made anew from; [] where it has nothing."""
-    reduced = value.__reduce_ex__(4)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except _RAISED:  # By a library's code: it tells no more than its type.
+        return []
     if type(reduced) is not tuple:
         return []
     _, made_with, *more = reduced

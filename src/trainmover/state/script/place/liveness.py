@@ -145,7 +145,7 @@ class Flow:
         ]
         self._plain = set(self.reached(0))
         self.successors = [[*ways] for ways in self.ways]
-        for number, handler in self._by_exception(code):
+        for number, handler in self._by_exception(code, is_last=is_last):
             self.successors[number].append(handler)
         if is_last:
             ends = {one for one in self._handlers() if not self._goes_on(one)}
@@ -313,13 +313,28 @@ class Flow:
         if one.opcode in JUMPS and one.argval in self.at:
             yield self.at[one.argval]
 
-    def _by_exception(self, code: CodeType) -> Iterator[tuple[int, int]]:
-        """Instructions that may raise, each with where it goes on then."""
+    def _by_exception(self, code: CodeType, *, is_last: bool) -> Iterator[tuple[int, int]]:
+        """Instructions that may raise, each with where it goes on then; where nobody else catches
+        it, not out of a loop that is left for good, as where a script says what it has failed at.
+        """
+        in_loops = self._in_loops() & self._plain if is_last else set[int]()
         for entry in handlers(code):
             first, last = (bisect_left(self.offsets, at) for at in (entry.start, entry.end))
+            after = [entry.target, *handled_at(code, entry.target)]
+            reached = {way for one in after for way in self.reached(self.at[one])}
             for one in range(first, last):
-                if self.ops[one] not in _RAISES_NOTHING:
+                is_left = one in in_loops and one not in reached
+                if self.ops[one] not in _RAISES_NOTHING and not is_left:
                     yield one, self.at[entry.target]
+
+    def _in_loops(self) -> set[int]:
+        jumps = [
+            (self.at[one.argval], number)
+            for number, one in enumerate(self._instructions)
+            if one.opcode in JUMPS and one.argval in self.at
+        ]
+        loops = [range(to, number + 1) for to, number in jumps if to <= number]
+        return {one for loop in loops for one in loop}
 
     def _handlers(self) -> set[int]:
         return {self.at[entry.target] for entry in handlers(self._code)}

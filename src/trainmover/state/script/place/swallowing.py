@@ -3,8 +3,8 @@
 That depends on the manager: one of Python's or a library's passes errors on, but for a few that are
 known. Of one of the script's own its code tells: what `__exit__` returns, or what a generator does
 where an error comes out of its `yield`. What the manager is follows from the expression, as far as
-names, attributes and what functions return tell; if nobody knows, it may keep any error. None of
-the script's code is run for it.
+names, attributes and what functions return tell; where nobody knows, it is taken for one that lets
+all pass, as most do. None of the script's code is run for it.
 """
 
 import ast
@@ -87,11 +87,11 @@ class Makers:
                 return self.keep(value)
             case ast.Call(func=function):
                 known = list(self.of(function))
-                return any(map(self._makes_one, known)) if known else self._is_own
+                return any(map(self._makes_one, known))
             case ast.Name(id=name) if self._depth < _DEPTH_MAX and self._stored(name):
                 return any(map(self._below().keep, self._stored(name)))
         known = list(self.of(node))
-        return any(map(self._is_one, known)) if known else self._is_own
+        return any(map(self._is_one, known))
 
     def of(self, node: ast.expr) -> Iterator[Any]:
         """What it stands for, as far as that can be told: one object, or none."""
@@ -170,7 +170,7 @@ class Makers:
         code = function.__code__
         node = _function_at(code.co_filename, (code.co_name, code.co_firstlineno))
         if node is None or self._depth >= _DEPTH_MAX:
-            return self._is_own
+            return False
         found = [one.value for one in own(node) if isinstance(one, ast.Return)]
         key = code.co_name, code.co_firstlineno
         names = closed_over(function)
@@ -180,7 +180,7 @@ class Makers:
     def _yields(self, function: FunctionType) -> bool:
         """Whether a generator may go on where an error comes out of its `yield`."""
         if self._depth >= _DEPTH_MAX:
-            return self._is_own
+            return False
         code = function.__code__
         names = closed_over(function)
         flow = flow_of(code, quiet_in(code, names, function.__globals__, self._depth + 1))

@@ -262,16 +262,15 @@ class Search:
         return self._inside.counting.tells_time(name, scope, values.get(name))
 
     def _live_in(self, frames: list[FrameType], locals_of: list[Any]) -> list[Live]:
-        """Of each frame. What nobody catches ends the script: only frames above say so, if nothing
-        of others' lies between."""
+        """Of each frame. What no frame of the script's above catches ends it: few libraries keep
+        an error of who is called by them."""
         found: list[Live] = []
-        above, is_last = frames[0].f_back if frames else None, True
+        is_last = True
         for frame, values in zip(frames, locals_of, strict=True):
-            is_last = is_last and frame.f_back is above
             quiet = quiet_in(frame.f_code, values, frame.f_globals)
             live = live_at(frame.f_code, frame.f_lasti, quiet, is_last=is_last)
             found.append(live)
-            above, is_last = frame, is_last and not live.catches
+            is_last = is_last and not live.catches
         return found
 
     def _frame(
