@@ -40,6 +40,7 @@ OTHERS = {
     "_group_actions": "argparse",
     "_has_canonical_format": "scipy.sparse",
     "_has_sorted_indices": "scipy.sparse",
+    "_im": "PIL",
     "_index_sampler_state": "torchdata",
     "_iterator_finished": "torchdata",
     "_lru_list_elem": "functools",

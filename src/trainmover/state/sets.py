@@ -53,7 +53,7 @@ def made(kind: type[S], content: Content) -> S:
 
 def is_ordered(entries: Iterable[object]) -> bool:
     """Whether a set of these has an order that other processes can have, too."""
-    return all(map(_hashes_alike, entries))
+    return KEPT and all(map(_hashes_alike, entries))
 
 
 def _hashes_alike(value: object) -> bool:
@@ -65,7 +65,10 @@ def _hashes_alike(value: object) -> bool:
     return kind in (int, str, bytes, bool)
 
 
-if TYPE_CHECKING or is_in_c("fill"):
+KEPT = is_in_c("fill")
+"""Whether the order is known, and can be had elsewhere."""
+
+if TYPE_CHECKING or KEPT:
     from trainmover._native import fill as _fill
     from trainmover._native import table_of as _table_of
 else:

@@ -534,6 +534,7 @@ def test_a_function_of_another_file_tells_the_time(
     [
         *((name, True) for name in ("HOSTNAME", "SLURMD_NODENAME", "MASTER_ADDR", "TMPDIR")),
         *((name, True) for name in ("USER", "MASTER_PORT", "HOME", "NODE_RANK", "MY_PID")),
+        *((name, True) for name in ("PBS_NODEFILE", "TPU_WORKER_HOSTNAMES", "A_LOCALHOST")),
         *((name, False) for name in ("TEMPERATURE", "IMPORTANCE", "SUPPORT", "GHOSTS_LEVEL")),
     ],
 )

@@ -19,6 +19,7 @@ class Meter:
         self.rows, self.recent, self.owner = [], {}, None
         self.val = self.sum = self.avg = self.best = self.level = 0.0
         self.count = self.slow = self.seen = 0
+        self.first = 1e18
     def update(self, val, n=1):
         self.val = val
         self.sum += val * n
@@ -32,6 +33,7 @@ class Meter:
         self.recent["last"] = val
         self.level = 0.9 * self.level + 0.1 * self.owner.last
         self._note(seconds=val)
+        self.first = min(self.first, time.perf_counter())
     def _note(self, seconds):
         later = 2 * seconds
         self.noted, self.pairs = later, [(seconds, self.level)]
@@ -115,7 +117,7 @@ for x, y in job.batches(DATA):
     }
     assert brief["count"] == 11
     assert brief.keys() >= {"slow", "seen", "level"}
-    assert not brief.keys() & {"val", "sum", "avg", "best", "rows", "noted"}
+    assert not brief.keys() & {"val", "sum", "avg", "best", "rows", "noted", "first"}
 
 
 def test_what_it_has_of_the_scripts_own_is_looked_into(tmp_path: Path) -> None:

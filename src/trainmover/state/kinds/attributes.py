@@ -59,7 +59,7 @@ class Attributes:
         for key in values.pop(_GONE, ()):
             number, _, name = key.partition(".")
             if number in parts and name in vars(parts[number]):
-                delattr(parts[number], name)
+                object.__delattr__(parts[number], name)
         for key, value in values.items():
             number, _, name = key.partition(".")
             if number in parts:

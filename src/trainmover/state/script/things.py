@@ -66,7 +66,6 @@ from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.fold import iterators, names
-from trainmover.state.script.fold.addresses import Addresses
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
@@ -159,7 +158,6 @@ class Things:
     news     whether one was folded that may hold variables and had not been before
     kinds    that nothing but `folded` knows, as far as is known
     still    no object of which ever moves, as far as is known
-    addresses  that are keys
     """
 
     def __init__(
@@ -182,7 +180,6 @@ class Things:
         self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
         self.places = places or Places()
-        self.addresses = Addresses()
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""

@@ -197,10 +197,6 @@ class Untracked:
         name, reference = self.names.get(id(value), ("", None))
         return name if reference is not None and reference() is value else ""
 
-    def addresses(self) -> set[int]:
-        """Of what is tracked, and of its parts."""
-        return {key for key, (_, reference) in self.names.items() if reference() is not None}
-
     def _shows(self, tensor: Tensor) -> bool:
         local = as_local(tensor)
         return not tensor_bytes.is_plain(local) or self._views.shown_by(local) is not None

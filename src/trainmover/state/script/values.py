@@ -34,6 +34,7 @@ from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
 from trainmover.state.script.fold import kinds, names, objects, tensors
+from trainmover.state.script.fold.addresses import are_addresses
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
 from trainmover.state.script.views import Views
@@ -319,7 +320,7 @@ class Fold:
         length = len(value)
         few = length <= PLAIN_ITEMS_MAX
         if few and {*map(type, value), *map(type, value.values())} <= NATIVE:
-            keys = () if self._is_by_address(value) else value
+            keys = () if are_addresses(value) else value
             return [type(value).__name__, length, *keys, *value.values()]
         whole = length <= ITEMS_MAX or (few and _is_light(value.values()))
         entries: Iterable[Any] = list(value.items()) if whole else ()
@@ -327,17 +328,10 @@ class Fold:
             ends = islice(value.items(), ITEMS_MAX // 2), islice(reversed(value.items()), 128)
             entries = [entry for end in ends for entry in end]
         folded: list[Any] = [type(value).__name__, length]
-        by_address = self._is_by_address(value)
+        by_address = are_addresses(value)
         for key, entry in entries:
             folded += ("" if by_address else self._inside(key, depth), self._inside(entry, depth))
         return folded
-
-    def _is_by_address(self, value: Any) -> bool:
-        return self._things.addresses.are_keys(value, self._addresses)
-
-    def _addresses(self) -> set[int]:
-        """Of what is tracked."""
-        return self._views.addresses() | self._things.untracked.addresses()
 
     def _namespace(self, value: Any, depth: int) -> list[Any]:
         """Without what of it goes with the rank."""

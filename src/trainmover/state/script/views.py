@@ -26,10 +26,6 @@ class Views:
         self._starts = sorted(known)
         self._known = known
 
-    def addresses(self) -> set[int]:
-        """Where they lie, and where their memory begins."""
-        return {*self._known, *(id(reference()) for _, reference in self._known.values())}
-
     def shown_by(self, value: Any) -> list[Any] | None:
         """Which tensor's memory it shows, from which byte on; None: none of them."""
         address = _address(value)

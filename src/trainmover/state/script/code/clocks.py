@@ -18,7 +18,13 @@ from trainmover.state.script.code.functions import KNOWN, OF_OBJECTS, changes_fi
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import asks_for_shadow
 from trainmover.state.script.code.scopes import MODULE, File, Key, Scope, Source, scope_key
-from trainmover.state.script.code.syntax import called_name, children, last_name, walk
+from trainmover.state.script.code.syntax import (
+    Function,
+    called_name,
+    children,
+    last_name,
+    walk,
+)
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}
@@ -127,7 +133,10 @@ class Clocks:
             of.get(owner, self._source).apart.add(path)
         for owner, path in self._given_time:
             of.get(owner, self._source).fed.add(path)
-        self._source.keeps = kept_in(self._file.tree, self._file.functions)
+        self._source.keeps = kept_in(self._file.tree, self._file.functions, self._tells_in)
+
+    def _tells_in(self, function: Function, node: ast.AST) -> bool:
+        return self._is_clock(node, self._source.scopes[scope_key(function)])
 
     def _derive(self) -> None:
         for _ in range(12):

@@ -6,7 +6,7 @@ may tell anything, as how often it was given it.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.changing import is_change
@@ -17,10 +17,16 @@ FEEDS = frozenset({"update", "add", "append", "push", "record", "put", "extend",
 """Methods by which objects are given something, time after time."""
 
 
-def kept_in(tree: ast.Module, functions: Sequence[tuple[Function, str]]) -> dict[str, set[str]]:
-    """By class: attributes in which it keeps what its methods of these names are given first.
+def kept_in(
+    tree: ast.Module,
+    functions: Sequence[tuple[Function, str]],
+    tells: Callable[[Function, ast.AST], bool] = lambda function, node: False,
+) -> dict[str, set[str]]:
+    """By class: attributes in which it keeps what its methods of these names are given first, or
+    the time that they ask for themselves.
 
     functions: those of the file, with the class of each
+    tells: whether what stands there in a function is the time
     """
     bases = {
         one.name: {base.id for base in one.bases if isinstance(base, ast.Name)}
@@ -31,7 +37,7 @@ def kept_in(tree: ast.Module, functions: Sequence[tuple[Function, str]]) -> dict
     for name in bases:
         methods = [node for node, owner in functions if owner in _with_bases(name, bases)]
         if any(one.name in FEEDS for one in methods):
-            found[name] = _Kept(methods).attributes
+            found[name] = _Kept(methods, tells).attributes
     return found
 
 
@@ -48,22 +54,26 @@ def _with_bases(name: str, bases: dict[str, set[str]]) -> set[str]:
 class _Kept:
     """Of one class, until nothing new is found."""
 
-    def __init__(self, methods: Iterable[Function]) -> None:
+    def __init__(
+        self, methods: Iterable[Function], tells: Callable[[Function, ast.AST], bool]
+    ) -> None:
         self.attributes: set[str] = set()
+        self._tells = tells
         self._methods = [(one, list(grammar.own(one))) for one in methods]
         self._names = {id(one): _first(one) for one, _ in self._methods}
         before = -1
         while before != (before := self._count()):
             for one, nodes in self._methods:
                 for node in nodes:
-                    self._take(node, self._names[id(one)])
+                    self._take(node, one)
 
     def _count(self) -> int:
         return len(self.attributes) + sum(map(len, self._names.values()))
 
-    def _take(self, node: ast.AST, names: set[str]) -> None:
+    def _take(self, node: ast.AST, within: Function) -> None:
+        names = self._names[id(within)]
         for target, value in grammar.stores_of(node):
-            if self._is_of(value, names):
+            if self._is_of(value, names) or self._asks(value, within):
                 self._keep(target, names)
         match node:
             case ast.For(target=target, iter=value) if self._is_of(value, names):
@@ -104,6 +114,9 @@ class _Kept:
     def _all_of(self, values: list[ast.expr], names: set[str]) -> bool:
         varying = [one for one in values if grammar.varies(one)]
         return bool(varying) and all(self._is_of(one, names) for one in varying)
+
+    def _asks(self, value: ast.expr, within: Function) -> bool:
+        return any(self._tells(within, one) for one in walk(value))
 
     def _is_of(self, value: ast.expr, names: set[str]) -> bool:
         """Whether it is made of what was given: not what has something else beside it, nor how many

@@ -33,7 +33,7 @@ READ_BY = frozenset(
     | {"range", "hasattr", "format", "round", "hash", "enumerate", "zip", "reversed", "Counter"}
 )
 """Functions that only read what they are given, or whose results loops take apart."""
-_SHOWN_BY = frozenset(
+SHOWN_BY = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "report"}
     | {"save", "dump", "dumps", "write", "writerow", "open", "send", "isend", "barrier"}
 )
@@ -238,7 +238,7 @@ class Calls:
             called = "" if name in READ_BY or called.startswith(".") else called
         else:
             alone = not of_object
-        alone &= name not in READ_BY | _SHOWN_BY
+        alone &= name not in READ_BY | SHOWN_BY
         return Taker(called, by, alone or by == "out" or is_asked_to_change(call))
 
     def _is_changed(self, call: ast.Call, name: str, by: By) -> bool:

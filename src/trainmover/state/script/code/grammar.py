@@ -10,7 +10,8 @@ from trainmover.state.script.code.syntax import Function, called_name, children,
 
 CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _MACHINE_WORDS = re.compile(
-    r"(^|_)((HOST|NODE|MACHINE|USER|LOG)(S|NAME|LIST|ID)?|PPID|PID|TE?MP(DIR)?|HOME|ADDR(ESS)?|PORTS?)(_|$)"
+    r"(^|_)((LOCAL|IP)?(HOST|NODE|MACHINE|USER|LOG|ADDR)(S|NAMES?|LIST|ID|FILE|ESS)?"
+    r"|PPID|PID|TE?MP(DIR)?|HOME|PORTS?)(_|$)"
 )
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})

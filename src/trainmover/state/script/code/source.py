@@ -19,7 +19,7 @@ from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwis
 from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES
 from trainmover.state.script.code.clocks import Clocks, asks_clock
-from trainmover.state.script.code.functions import READ_BY, Changes, functions_in
+from trainmover.state.script.code.functions import READ_BY, SHOWN_BY, Changes, functions_in
 from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import read_elsewhere
 from trainmover.state.script.code.handed import changed_parts, given, handed
@@ -344,7 +344,7 @@ class _Reader:
             case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.Return(value=value):
                 given = [value] if value else []
             case ast.Call(args=given):
-                given = [] if called_name(node) in READ_BY else given
+                given = [] if called_name(node) in READ_BY | SHOWN_BY else given
             case _:
                 given = []
         if any(self.file.dotted(one) == "os.environ" for one in given):

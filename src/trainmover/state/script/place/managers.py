@@ -24,7 +24,7 @@ from typing import Any
 from trainmover.installed import is_installed
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.libraries import module_of
-from trainmover.state.script.place.stacked import owner_at
+from trainmover.state.script.place.stacked import can_be_read, owner_at
 from trainmover.state.script.place.withs import closed_over
 from trainmover.state.script.things import held_by, slots_in
 
@@ -57,7 +57,7 @@ class Around:
         """As something that can be compared; None: there is nothing of the script's own."""
         known = owner_at(frame, self.level)
         if known is None:
-            return _not_read(os.getpid()) if self.is_expected else None
+            return _not_read(os.getpid()) if self.is_expected and can_be_read() else None
         return self._state(known, 0)
 
     def _state(self, manager: Any, depth: int) -> Any:

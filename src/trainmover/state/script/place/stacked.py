@@ -63,7 +63,7 @@ def owner_at(frame: FrameType, level: int) -> Any:
     """
     if not _APART:
         found = _object_at(address_at(frame, level), _BOUND)
-        return found.__self__ if getattr(found, "__name__", "") in _EXITS else None
+        return found.__self__ if found is not None and _is_manager(found.__self__) else None
     address, function = (address_at(frame, at) & -_WORD.size for at in (level, level - 1))
     found = _object_at(function, _BOUND | _FREE)
     if getattr(found, "__name__", "") not in _EXITS:
@@ -71,6 +71,16 @@ def owner_at(frame: FrameType, level: int) -> Any:
     if id(type(found)) in _BOUND:
         return found.__self__
     return ctypes.cast(address, ctypes.py_object).value if address else None
+
+
+def _is_manager(value: object) -> bool:
+    """By its class: `__exit__` may be another function there, by another name."""
+    return any(name in vars(one) for one in type(value).__mro__ for name in _EXITS)
+
+
+def can_be_read() -> bool:
+    """Whether this process can see where frames have their stacks."""
+    return _places() is not None
 
 
 def _object_at(address: int, kinds: Set[int]) -> Any:

@@ -22,12 +22,12 @@ NO_TYPES: frozenset[type] = frozenset()
 ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
 """In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
 read by then."""
+WITH = "with "
+"""The same of the manager of a statement around the fetch."""
 SAME = "the object of "
 """Before a name: which one it is of several that share one."""
 AGAIN = " ("
 """Behind the name of a function: the number of its frame, from the second one on."""
-WITH = "with "
-"""The same of the manager of a statement around the fetch."""
 PROCESS, LAYERS, HOOKS = "this process", "layers of ", "hooks of tensors and optimizers"
 """In the place of a file, of what is set for all of it; and in that of a name."""
 Place = list[Any]
