@@ -143,10 +143,11 @@ def test_every_operation_drains_in_every_form(ranks: Ranks) -> None:
 
 
 def misuse(rank: int, ranks: Ranks) -> str:
-    join_live(rank, ranks)
+    store = join_live(rank, ranks)
     with pytest.raises((RuntimeError, ValueError)) as caught:
         dist.all_gather([torch.ones(2), torch.ones(3)], torch.ones(2))
     assert not groups.draining
+    meet(rank, ranks, store)
     return str(caught.value)
 
 
