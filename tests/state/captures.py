@@ -70,6 +70,11 @@ def run_in(folder: Path, script: str) -> Job:
     return job
 
 
+def names_in(folder: Path, script: str) -> list[str]:
+    """Of what is another on the rank than where a joiner stands."""
+    return [one.name for one in run_in(folder, script).differences()]
+
+
 @contextmanager
 def installed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str

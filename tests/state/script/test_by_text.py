@@ -38,13 +38,9 @@ NOT_READ = {
 }
 
 
-def differing(folder: Path, script: str) -> list[str]:
-    return [one.name for one in captures.run_in(folder, script).differences()]
-
-
 @pytest.mark.parametrize("how", READ)
 def test_they_count(tmp_path: Path, how: str) -> None:
-    assert "smooth" in differing(tmp_path, SCRIPT.format(read=READ[how]))
+    assert "smooth" in captures.names_in(tmp_path, SCRIPT.format(read=READ[how]))
 
 
 @pytest.mark.parametrize("how", NOT_READ)
@@ -62,7 +58,7 @@ def test_what_no_text_reads_later_does_not(tmp_path: Path, how: str) -> None:
             smooth = float(len(job.own))
     main()
     """
-    assert differing(tmp_path, script) == []
+    assert captures.names_in(tmp_path, script) == []
 
 
 GLOBALS = {
@@ -89,7 +85,7 @@ def test_globals_that_a_text_reads_count_at_the_top_of_a_file(tmp_path: Path, ho
         value = {read}
         smooth = float(len(job.own))
     """
-    assert "smooth" in differing(tmp_path, script)
+    assert "smooth" in captures.names_in(tmp_path, script)
 
 
 def test_so_they_do_where_the_function_that_fetches_reads_them(tmp_path: Path) -> None:
@@ -102,7 +98,7 @@ def test_so_they_do_where_the_function_that_fetches_reads_them(tmp_path: Path) -
         value = trained()
         smooth = float(len(job.own))
     """
-    assert "smooth" in differing(tmp_path, script)
+    assert "smooth" in captures.names_in(tmp_path, script)
 
 
 def test_a_registry_that_is_asked_in_the_set_up_makes_nothing_count(tmp_path: Path) -> None:
@@ -114,4 +110,4 @@ def test_a_registry_that_is_asked_in_the_set_up_makes_nothing_count(tmp_path: Pa
     for x, y in job.batches(DATA):
         loss = float(made(x)) + len(job.own)
     """
-    assert differing(tmp_path, script) == []
+    assert captures.names_in(tmp_path, script) == []

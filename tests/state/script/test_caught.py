@@ -100,8 +100,7 @@ def with_in(folder: Path, manager: str) -> list[str]:
 
 
 def names_in(folder: Path, script: str) -> list[str]:
-    job = captures.run_in(folder, HEAD + script)
-    return [one.name for one in job.differences()]
+    return captures.names_in(folder, HEAD + script)
 
 
 @pytest.mark.parametrize("manager", KEEP)

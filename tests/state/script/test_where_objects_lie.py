@@ -525,7 +525,7 @@ def names_beside(tmp_path: Path, text: str) -> list[str]:
     """Names of what is found, where the library is not in the script's folder."""
     script = tmp_path / "script"
     script.mkdir()
-    return [one.name for one in captures.run_in(script, text).differences()]
+    return captures.names_in(script, text)
 
 
 @pytest.mark.usefixtures("library")

@@ -67,8 +67,7 @@ TURNS = [
 
 
 def _names(tmp_path: Path, kept: str, turn: str, each: str = "pass") -> list[str]:
-    job = captures.run_in(tmp_path, SCRIPT.format(kept=kept, turn=turn, each=each))
-    return [one.name for one in job.differences()]
+    return captures.names_in(tmp_path, SCRIPT.format(kept=kept, turn=turn, each=each))
 
 
 @pytest.mark.parametrize(("kept", "turn", "name"), TURNS, ids=[turn for _, turn, _ in TURNS])

@@ -66,6 +66,7 @@ from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.crowds import Crowd
 from trainmover.state.script.fold import iterators, names
+from trainmover.state.script.fold.kinds import PLAIN
 from trainmover.state.script.layers import Hooked, Layers
 from trainmover.state.script.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.place.liveness import live_at
@@ -106,7 +107,6 @@ CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
 )
 """What may be raised where a thing is looked at that others change meanwhile."""
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 _OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
 
 
@@ -275,7 +275,7 @@ class Things:
         kind, held = type(value), held_by(value)
         if not self._is_own(kind) or issubclass(kind, _CONTAINERS) or not held:
             return True
-        if not all(issubclass(type(one), (*_PLAIN, *_MEMORY)) for one in held.values()):
+        if not all(issubclass(type(one), (*PLAIN, *_MEMORY)) for one in held.values()):
             return True
         known = {name for one in kind.__mro__ for name in vars(one)} | held.keys()
         return any(self._leaves(name, held.get(name)) for name in known)
@@ -290,14 +290,14 @@ class Things:
         return [
             [name, inside(one)]
             for name, one in sorted(held.items(), key=_key)
-            if (self._is_data(one, 0) if is_own else type(one) in _PLAIN and name[:1] != "_")
+            if (self._is_data(one, 0) if is_own else type(one) in PLAIN and name[:1] != "_")
             and not (name in later or self._leaves(name, one))
         ]
 
     def _is_data(self, value: Any, depth: int) -> bool:
         """Whether all of it is said by what it holds, now and later."""
         kind = type(value)
-        if kind in _PLAIN or issubclass(kind, _DATA):
+        if kind in PLAIN or issubclass(kind, _DATA):
             return True
         if issubclass(kind, _MEMORY):
             return not self.untracked.has(value)
@@ -313,7 +313,7 @@ def _parts_of(value: Any) -> list[tuple[object, object]]:
         return list(enumerate(value))
     if type(value) is not dict:
         return [(0, value)]
-    return [(n if type(n) in _PLAIN else i, one) for i, (n, one) in enumerate(value.items())]
+    return [(n if type(n) in PLAIN else i, one) for i, (n, one) in enumerate(value.items())]
 
 
 def in_words(value: object, tracked_as: str = "") -> str:
@@ -374,6 +374,15 @@ def held_by(value: object) -> dict[str, Any]:
     slot = _dict_slot(type(value))  # type: ignore[arg-type]
     held = None if slot is None else slot.__get__(value)
     return held if type(held) is dict else {}
+
+
+def closed_over(function: FunctionType) -> dict[str, Any]:
+    """What a function closes over, by name, as far as it is there yet."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def has_attributes(kind: type) -> bool:
@@ -453,8 +462,8 @@ def _code(value: FunctionType, inside: Inside) -> Any:
     """Where it is written, and its plain defaults. What it closes over are variables."""
     code = value.__code__
     file = os.sep.join(code.co_filename.split(os.sep)[-2:])
-    plain = [one for one in value.__defaults__ or () if type(one) in _PLAIN]
-    consts = [one for one in code.co_consts if type(one) in _PLAIN]
+    plain = [one for one in value.__defaults__ or () if type(one) in PLAIN]
+    consts = [one for one in code.co_consts if type(one) in PLAIN]
     told = [code.co_code, *map(repr, consts), *code.co_names]
     return [file, value.__qualname__, code.co_firstlineno, inside(plain), told]
 
@@ -482,19 +491,22 @@ def _others(value: Any, inside: Inside) -> Any:
 
 def _generator(value: "GeneratorType[Any, Any, Any]", inside: Inside) -> Any:
     told = _resumed(value.gi_frame, value.gi_code, inside, runs=value.gi_running)
-    loops = [] if value.gi_running else _gone_through(value, value.gi_frame)
-    return [told, [inside(one) for one in (value.gi_yieldfrom, *loops) if _is_followed(one)]]
+    through = [*_gone_through(value, value.gi_frame, runs=value.gi_running)]
+    draws = [value.gi_yieldfrom] if _is_followed(value.gi_yieldfrom) else []
+    return [told, [inside(one) for one in (*draws, *through)]]
 
 
-def _gone_through(value: object, frame: FrameType | None) -> Iterator[Any]:
+def _gone_through(value: object, frame: FrameType | None, *, runs: bool) -> Iterator[Any]:
     """By the loops in which a generator or a coroutine stands, as far as it can be told."""
-    held = {id(one): one for one in gc.get_referents(value)}
-    if frame is None:
+    if frame is None or runs:
         return
+    held = {id(one): one for one in gc.get_referents(value)}
     level_of = levels(frame.f_code)
     for offset, _ in live_at(frame.f_code, frame.f_lasti).loops:
         if offset in level_of:  # Whoever goes on with it meanwhile, what it held stays here.
-            yield held.get(address_at(frame, level_of[offset]))
+            one = held.get(address_at(frame, level_of[offset]))
+            if _is_followed(one):
+                yield one
 
 
 def _is_followed(value: object) -> bool:
@@ -506,8 +518,7 @@ def _is_followed(value: object) -> bool:
 
 def _asynchronous(value: "AsyncGeneratorType[Any, Any]", inside: Inside) -> Any:
     told = _resumed(value.ag_frame, value.ag_code, inside, runs=value.ag_running)
-    loops = [] if value.ag_running else _gone_through(value, value.ag_frame)
-    return [told, [inside(one) for one in loops if _is_followed(one)]]
+    return [told, [*map(inside, _gone_through(value, value.ag_frame, runs=value.ag_running))]]
 
 
 def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: bool) -> Any:
@@ -524,8 +535,7 @@ def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:
     """And those that it waits for."""
     told = _resumed(value.cr_frame, value.cr_code, inside, runs=value.cr_running)
     waits = type(value.cr_await) in (CoroutineType, GeneratorType)
-    loops = [] if value.cr_running else _gone_through(value, value.cr_frame)
-    through = [inside(one) for one in loops if _is_followed(one)]
+    through = [*map(inside, _gone_through(value, value.cr_frame, runs=value.cr_running))]
     return [told, inside(value.cr_await) if waits else None, through]
 
 
@@ -547,7 +557,7 @@ def _bound(value: Any, inside: Inside) -> Any:
     kind: Any = type(owner)
     if issubclass(kind, type | ModuleType):
         whose = owner.__name__
-    elif kind in _PLAIN or issubclass(kind, names.KINDS):
+    elif kind in PLAIN or issubclass(kind, names.KINDS):
         whose = inside(owner)
     return [value.__name__, _name(kind), whose]
 
@@ -566,7 +576,7 @@ def results_of(value: Any) -> list[Any]:
 def _is_plain(value: Any) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
-    return type(value) in _PLAIN
+    return type(value) in PLAIN
 
 
 def _tables_of(value: Any) -> list[dict[Any, Any]]:

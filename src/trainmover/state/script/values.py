@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -56,7 +57,7 @@ TEXT_MAX = 64
 DEPTH_MAX = 16
 _SAMPLE = 256
 
-PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
+PLAIN = kinds.PLAIN
 """Never changed in place: the same object is the same value."""
 NATIVE = frozenset({type(None), bool, int, float, str, bytes})
 _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:token|key)(?:$|_)")
@@ -353,16 +354,10 @@ class Fold:
     def _inside(self, value: Any, depth: int) -> Any:
         try:
             folded = self.of(value, depth + 1)
-        except CANNOT_BE_READ:
-            folded = self._once_more(value, depth)
+        except CANNOT_BE_READ:  # It hides itself alone, not what it lies in.
+            unread = ["not read", kinds.name_of(type(value))]  # type: ignore[arg-type]
+            folded = could_be_read(partial(self.of, value, depth + 1), unread)
         return kinds.name_of(type(value)) if folded is NO_VALUE else folded  # type: ignore[arg-type]
-
-    def _once_more(self, value: Any, depth: int) -> Any:
-        """What cannot be looked at hides itself alone, not what it lies in."""
-        for _ in range(TRIES - 1):
-            with suppress(*CANNOT_BE_READ):
-                return self.of(value, depth + 1)
-        return ["not read", kinds.name_of(type(value))]  # type: ignore[arg-type]
 
     def _tensor(self, value: Tensor) -> Any:
         local = as_local(value)

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainmover.errors import StateMismatch
 from trainmover.state.kinds.generators import Generator, is_generator, set_state, state_of
+from trainmover.state.script.things import closed_over
 from trainmover.worker.data.trail import Trail
 
 _DEPTH = 4
@@ -160,11 +161,7 @@ def _entry(path: str, entry: Any) -> Iterator[tuple[str, Any]]:
 
 def _of_function(path: str, function: FunctionType) -> Iterator[tuple[str, Any]]:
     """What it closes over, and generators that it knows by a global name."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            yield f"{path}.{name}", cell.cell_contents
-        except ValueError:  # Not filled yet.
-            continue
+    yield from ((f"{path}.{name}", one) for name, one in closed_over(function).items())
     for name in _names(function.__code__):
         known = function.__globals__.get(name)
         if is_generator(known):

@@ -215,7 +215,7 @@ class Clocks:
             if any(path and self._is_known(path, scope) for path in sizes):
                 asked = counted(body, partial(self._tells, scope=scope), known)
                 paths = [path for path in asked if self._is_known(path, scope)]
-                found |= {(0 if path.startswith(".") else id(scope), path) for path in paths}
+                found |= {_at(path, scope) for path in paths}
         return found
 
     def _is_known(self, path: str, scope: Scope) -> bool:
@@ -331,7 +331,7 @@ class Clocks:
 
     def _note(self, path: str, scope: Scope) -> None:
         """An attribute is known everywhere, a name in its scope."""
-        if (0 if path.startswith(".") else id(scope), path) in self._mixed:
+        if _at(path, scope) in self._mixed:
             return
         (self._source.clocks if path.startswith(".") else scope.clocks).add(path)
 
@@ -343,9 +343,8 @@ class Clocks:
                 fed.setdefault(path, []).append(self._is_fed_time(call, scope))
         for path, told in fed.items():
             if all(told) and path not in self._fed_otherwise:
-                known = (0 if path.startswith(".") else id(scope), path)
-                self._apart.add(known)
-                self._given_time.add(known)
+                self._apart.add(_at(path, scope))
+                self._given_time.add(_at(path, scope))
                 self._note(path, scope)
 
     def _is_fed_time(self, call: ast.Call, scope: Scope) -> bool:
@@ -535,5 +534,8 @@ def _is(node: ast.AST, path: str) -> bool:
 
 
 def _known(target: ast.expr, scope: Scope) -> _Path:
-    path = grammar.path(target)
+    return _at(grammar.path(target), scope)
+
+
+def _at(path: str, scope: Scope) -> _Path:
     return (0 if path.startswith(".") else id(scope), path)

@@ -9,12 +9,12 @@ from itertools import islice
 from typing import Any
 
 from trainmover.state import sets
+from trainmover.state.script.fold.kinds import PLAIN
 
 Inside = Callable[[object], Any]
 COMING = 64
 LISTED_MAX = 2048
 """Of a dict or a set what comes is listed as a whole: not if there is more than that."""
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
 _LATIN = "\N{LATIN SMALL LETTER E WITH ACUTE}"  # Other texts may have an iterator of another kind.
 _CONTAINERS = frozenset({list, tuple, str, bytes, bytearray, range, deque})
 """Which run none of the script's code as they are read."""
@@ -47,7 +47,7 @@ def placed(value: Any, inside: Inside) -> Any:
     coming = _coming(value, left)
     if type(coming) is range:
         return [left, inside(coming)]
-    if not _PLAIN.issuperset(map(type, coming)):
+    if not PLAIN.issuperset(map(type, coming)):
         coming = [*map(_known, coming)]
     if type(value) is _OF_SETS and not sets.is_ordered(coming):
         coming = sorted(coming, key=repr)
@@ -73,6 +73,6 @@ def _coming(value: Any, left: int) -> Any:
 def _known(value: Any) -> Any:
     """Itself, if it is plain, or a tuple of such; None: what it holds may change."""
     kind = type(value)
-    if kind in _PLAIN or (kind is tuple and all(type(one) in _PLAIN for one in value)):
+    if kind in PLAIN or (kind is tuple and all(type(one) in PLAIN for one in value)):
         return value
     return None

@@ -17,6 +17,8 @@ from trainmover.state.script import handles
 from trainmover.state.script.libraries import module_of, only_shows
 from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Work
 
+PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})
+"""What never changes, and says all of itself."""
 _OURS = __name__.partition(".")[0]
 _EACH_ITS_OWN = (ProcessGroup, Store, Work)
 """A rank has another class of these than a run in the sandbox."""

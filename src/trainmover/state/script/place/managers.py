@@ -25,12 +25,10 @@ from trainmover.installed import is_installed
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.stacked import can_be_read, owner_at
-from trainmover.state.script.place.withs import closed_over
-from trainmover.state.script.things import held_by, slots_in
+from trainmover.state.script.place.withs import EXITS, STACKS
+from trainmover.state.script.things import closed_over, held_by, slots_in
 
-_EXITS = ("__exit__", "__aexit__")
 _ENTERS = ("__enter__", "__aenter__")
-_STACKS = (contextlib.ExitStack, contextlib.AsyncExitStack)
 _BY_NAME = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict"})
 _CALLS_OF_STACK = "_exit_callbacks"
 _NESTED_MAX = 4
@@ -64,7 +62,7 @@ class Around:
         kind, held = type(manager), held_by(manager)
         if (code := _code_of(manager)) is not None:
             return held["gen"] if self.is_own_file(code.co_filename) else None
-        if issubclass(kind, _STACKS) and depth < _NESTED_MAX:
+        if issubclass(kind, STACKS) and depth < _NESTED_MAX:
             calls = [call for _, call in held.get(_CALLS_OF_STACK, ())]
             return [kind.__name__, *(self._pushed(one, depth) for one in calls)]
         if not self.is_own(kind):
@@ -75,7 +73,7 @@ class Around:
         return [kind.__qualname__, {name: values[name] for name in sorted(names)}]
 
     def _pushed(self, call: Any, depth: int) -> Any:
-        if isinstance(call, MethodType) and call.__name__ in _EXITS:
+        if isinstance(call, MethodType) and call.__name__ in EXITS:
             return self._state(call.__self__, depth + 1)
         if isinstance(call, FunctionType) and "__wrapped__" in held_by(call):
             return [self._called(one) for one in closed_over(call).values()]  # And what with.
@@ -130,7 +128,7 @@ def is_followed(
     if code is not None:
         return is_own_file(code.co_filename)
     kind = value if isinstance(value, type) else type(value)
-    return is_own(kind) or issubclass(kind, _STACKS)
+    return is_own(kind) or issubclass(kind, STACKS)
 
 
 def _code_of(manager: object) -> CodeType | None:
@@ -147,7 +145,7 @@ def _code_of(manager: object) -> CodeType | None:
 
 def read_by_end(kind: type, names: frozenset[str]) -> set[str]:
     """Those of an object's attributes that `__exit__` reads, or a method that it calls."""
-    known = _named_by(kind, _EXITS, "LOAD_")
+    known = _named_by(kind, EXITS, "LOAD_")
     return {*names} if known & _BY_NAME else known & names
 
 

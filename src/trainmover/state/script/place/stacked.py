@@ -26,6 +26,7 @@ from types import (
 from typing import Any
 
 from trainmover.state.script.place.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
+from trainmover.state.script.place.withs import EXITS
 
 _WORD = struct.Struct("N")
 _KIND = object.__basicsize__ - _WORD.size
@@ -36,7 +37,6 @@ _IN_FRAME, _IN_MEMORY = range(16, 64, _WORD.size), range(32, 160, _WORD.size)
 
 _BOUND = frozenset({id(MethodType), id(BuiltinMethodType), id(MethodWrapperType)})
 _FREE = frozenset({id(FunctionType), id(MethodDescriptorType), id(WrapperDescriptorType)})
-_EXITS = ("__exit__", "__aexit__")
 _APART = sys.version_info >= (3, 14)
 """Whether a function and what it is called on lie on the stack side by side. Its entries are marked
 then: in bits that no address has."""
@@ -66,7 +66,7 @@ def owner_at(frame: FrameType, level: int) -> Any:
         return found.__self__ if found is not None and _is_manager(found.__self__) else None
     address, function = (address_at(frame, at) & -_WORD.size for at in (level, level - 1))
     found = _object_at(function, _BOUND | _FREE)
-    if getattr(found, "__name__", "") not in _EXITS:
+    if getattr(found, "__name__", "") not in EXITS:
         return None
     if id(type(found)) in _BOUND:
         return found.__self__
@@ -75,7 +75,7 @@ def owner_at(frame: FrameType, level: int) -> Any:
 
 def _is_manager(value: object) -> bool:
     """By its class: `__exit__` may be another function there, by another name."""
-    return any(name in vars(one) for one in type(value).__mro__ for name in _EXITS)
+    return any(name in vars(one) for one in type(value).__mro__ for name in EXITS)
 
 
 def can_be_read() -> bool:

@@ -30,14 +30,12 @@ from trainmover.state.script.code.source import tree_of
 from trainmover.state.script.code.syntax import Function, called_name, walk
 from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.liveness import flow_of
-from trainmover.state.script.place.withs import closed_over, made_by, withs
-from trainmover.state.script.things import held_by
+from trainmover.state.script.place.withs import EXITS, STACKS, made_by, withs
+from trainmover.state.script.things import closed_over, held_by
 
 _OURS = __name__.partition(".")[0]
-_EXITS = ("__exit__", "__aexit__")
 _ENTERS = frozenset({"enter_context", "enter_async_context"})
 _PUSHES = frozenset({"push", "push_async_exit"})
-_STACKS = (contextlib.ExitStack, contextlib.AsyncExitStack)
 _MAKE: tuple[Any, ...] = (contextlib.contextmanager, contextlib.asynccontextmanager)
 _BY_GENERATOR = frozenset(make(iter).__code__ for make in _MAKE)
 _KEEP = frozenset(
@@ -78,20 +76,11 @@ class Makers:
 
     def keep(self, node: ast.expr) -> bool:
         """Whether a manager that this gives may keep an error."""
-        match node:
-            case ast.IfExp(body=body, orelse=orelse):
-                return self.keep(body) or self.keep(orelse)
-            case ast.BoolOp(values=values):
-                return any(map(self.keep, values))
-            case ast.NamedExpr(value=value):
-                return self.keep(value)
-            case ast.Call(func=function):
-                known = list(self.of(function))
-                return any(map(self._makes_one, known))
-            case ast.Name(id=name) if self._depth < _DEPTH_MAX and self._stored(name):
-                return any(map(self._below().keep, self._stored(name)))
-        known = list(self.of(node))
-        return any(map(self._is_one, known))
+        return any(
+            self._makes_one(one) if makes else self._is_one(one)
+            for one, makes in self.managers(node)
+            if one is not UNKNOWN
+        )
 
     def of(self, node: ast.expr) -> Iterator[Any]:
         """What it stands for, as far as that can be told: one object, or none."""
@@ -105,26 +94,25 @@ class Makers:
                 for one in self.of(owner):
                     yield from _attribute(one, name)
 
-    def managers(self, node: ast.expr) -> Iterator[Any]:
-        """Classes, functions and objects that are, or make, the manager that this gives; UNKNOWN
-        where nobody can tell."""
+    def managers(self, node: ast.expr) -> Iterator[tuple[Any, bool]]:
+        """Classes, functions and objects that are, or make, the manager that this gives, each with
+        whether it makes it; UNKNOWN where nobody can tell."""
         match node:
             case ast.IfExp(body=body, orelse=orelse):
-                parts = [body, orelse]
+                parts, within = [body, orelse], self
             case ast.BoolOp(values=values):
-                parts = values
+                parts, within = values, self
             case ast.NamedExpr(value=value):
-                parts = [value]
+                parts, within = [value], self
             case ast.Name(id=name) if self._depth < _DEPTH_MAX and self._stored(name):
-                parts = self._stored(name)
-            case ast.Call(func=function):
-                yield from list(self.of(function)) or [UNKNOWN]
-                return
+                parts, within = self._stored(name), self._below()
             case _:
-                yield from list(self.of(node)) or [UNKNOWN]
+                makes = isinstance(node, ast.Call)
+                found = list(self.of(node.func if isinstance(node, ast.Call) else node))
+                yield from ((one, makes) for one in found or [UNKNOWN])
                 return
         for part in parts:
-            yield from self._below().managers(part)
+            yield from within.managers(part)
 
     def _below(self) -> "Makers":
         return Makers(self._path, self._key, self._names, self._top, self._depth + 1)
@@ -155,7 +143,7 @@ class Makers:
         if isinstance(value, type):
             return self._class(value)
         if not isinstance(value, FunctionType):  # Of another kind the script's own may be.
-            return not is_foreign(type(value))
+            return not _is_foreign(type(value))
         if _is_ours(value.__module__):
             return False
         inner = held_by(value).get("__wrapped__")
@@ -188,12 +176,12 @@ class Makers:
         return any(map(flow.catches, yields))
 
     def _class(self, kind: type) -> bool:
-        if issubclass(kind, _STACKS):
+        if issubclass(kind, STACKS):
             return self._stack()
-        owner = next((one for one in kind.__mro__ if not vars(one).keys().isdisjoint(_EXITS)), None)
+        owner = next((one for one in kind.__mro__ if not vars(one).keys().isdisjoint(EXITS)), None)
         if owner is None or _is_ours(module_of(owner)):
             return False
-        exits = [vars(owner)[name] for name in _EXITS if name in vars(owner)]
+        exits = [vars(owner)[name] for name in EXITS if name in vars(owner)]
         functions = [one for one in exits if isinstance(one, FunctionType)]
         if not functions or is_installed(functions[0].__code__.co_filename):
             return owner.__name__ in _KEEP
@@ -221,7 +209,7 @@ def may_return_true(code: CodeType) -> bool:
     return False
 
 
-def is_foreign(kind: type) -> bool:
+def _is_foreign(kind: type) -> bool:
     """Whether a class came with Python or by a package installer, or is ours."""
     codes = [one.__code__ for one in vars(kind).values() if type(one) is FunctionType]
     return _is_ours(module_of(kind)) or all(is_installed(one.co_filename) for one in codes)

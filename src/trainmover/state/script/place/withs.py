@@ -9,14 +9,15 @@ import contextlib
 import dis
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType, FunctionType
-from typing import Any
+from types import CodeType
 
 from trainmover.state.script.code.source import tree_of
 from trainmover.state.script.code.syntax import walk
 
 Span = tuple[int, int, int, int]
 """Of an expression: its first line, its last, its first column, its last."""
+EXITS = ("__exit__", "__aexit__")
+STACKS = (contextlib.ExitStack, contextlib.AsyncExitStack)
 _OPENS = frozenset({"BEFORE_WITH", "BEFORE_ASYNC_WITH", "LOAD_SPECIAL"})
 _BEFORE_OPENS = _OPENS | {"COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG"}
 
@@ -112,15 +113,6 @@ def _has(node: ast.expr, part: Span) -> bool:
 
 def _begin_of(node: ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
-
-
-def closed_over(function: FunctionType) -> dict[str, Any]:
-    """By a function: its manager, or what ends it, may hold what nothing else does."""
-    found: dict[str, Any] = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):
-            found[name] = cell.cell_contents
-    return found
 
 
 def span_of(where: dis.Positions | None) -> Span | None:

@@ -372,7 +372,7 @@ class Search:
         left_out = functools.partial(_left_out, inside.counting)
         for one in around(code, frame.f_lasti):
             node = made_by(code.co_filename, one.made_at)
-            known = [UNKNOWN] if node is None else [*makers.managers(node)]
+            known = [UNKNOWN] if node is None else [each for each, _ in makers.managers(node)]
             is_own = any(is_followed(each, inside.is_own, self._is_own_file) for each in known)
             if not is_own and not any(each is UNKNOWN for each in known):
                 continue
