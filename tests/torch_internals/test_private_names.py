@@ -25,6 +25,7 @@ OTHERS = {
     "_StatefulSingleProcessDataLoaderIter": "torchdata",
     "_AssertRaisesContext": "unittest",
     "_action_groups": "argparse",
+    "_active_patches": "unittest",
     "_actions": "argparse",
     "_actual_context": "multiprocessing.context",
     "_bit_generator": "numpy.random",

@@ -4,9 +4,14 @@ from dataclasses import asdict
 from typing import Any
 
 from torch import _tensor_str, device
+from torch._C import _autograd
 from torch.distributions import Distribution
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import (
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
 
 without_modes = _disable_current_modes
 """A context in which tensors are what they seem, also inside of a compiler."""
@@ -27,3 +32,17 @@ def printed_by_torch() -> dict[str, Any]:
 def distributions_check() -> bool:
     """Whether distributions look at what they are given; see `set_default_validate_args`."""
     return bool(Distribution._validate_args)
+
+
+def entered() -> list[Any]:
+    """Modes that lie on this thread's stacks, in the order in which they were entered; but for that
+    of the default device."""
+    of_functions: list[Any] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    every = [*of_functions, *_get_current_dispatch_mode_stack()]
+    return [one for one in every if not isinstance(one, _device.DeviceContext)]
+
+
+def hook_for_saved() -> Any:
+    """What packs the tensors that graphs save; None: nothing does."""
+    hooks = _autograd._top_saved_tensors_default_hooks(True)
+    return None if hooks is None else hooks[0]

@@ -77,8 +77,12 @@ IN_FILES: Names = {
         "self.reducer",
     ),
     "optim/optimizer.py": ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"),
+    "overrides.py": ("def _get_current_function_mode_stack",),
     "utils/_device.py": ("CURRENT_DEVICE",),
-    "utils/_python_dispatch.py": ("def _disable_current_modes",),
+    "utils/_python_dispatch.py": (
+        "def _disable_current_modes",
+        "def _get_current_dispatch_mode_stack",
+    ),
     "utils/_pytree.py": ("def tree_map",),
     "utils/data/dataloader.py": (
         "self._iterator",
@@ -114,6 +118,7 @@ IN_MEMORY: Names = {
     "torch._C.Generator": ("_cdata",),
     "torch.UntypedStorage": ("_cdata",),
     "torch._C._autograd": (
+        "_top_saved_tensors_default_hooks",
         "_profiler_enabled",
         "_record_function_with_args_enter",
         "_record_function_with_args_exit",

@@ -1,6 +1,7 @@
 """Where an exception may be caught, a local that is stored before that keeps its old value: so it
 counts, whatever catches. What passes every error on leaves no old value."""
 
+import textwrap
 from pathlib import Path
 
 import captures
@@ -60,9 +61,21 @@ HEAD = """
             raise Spike
         return x.sum().item() + len(job.own)
     ctx = torch.no_grad()
+    many, by_name = [ctx, kept], {"none": ctx, "kept": kept}
+    makers, passes, by_kind = [strict, tolerant], [ctx, lock], {"strict": Strict}
+    net.of = [kept]
 """
 KEEP = [
     *("Tolerant()", "kept", "tolerant()", "around()", "quiet(Spike)", "contextlib.suppress(Spike)"),
+    *(
+        "many[1]",
+        "by_name['kept']",
+        "makers[y % 2]()",
+        "next(iter(many))",
+        "many.copy()[0]",
+        "by_name.get('kept')",
+    ),
+    *("getattr(net, 'lenient')()", "(lambda: kept)()", "net.of[0]"),
     *("chosen(1)", "net.lenient()", "Strict() if lock else Tolerant()", "strict(), Tolerant()"),
 ]
 PASS = [
@@ -76,6 +89,7 @@ PASS = [
         "lock",
     ),
     *("open(os.devnull) as file", "net.no_sync()", "net.no_sync() if lock else ctx", "own"),
+    *("passes[0]", "by_kind['strict'](net)", "[ctx, lock][0]"),
     *("contextlib.nullcontext()", "torch.profiler.record_function('x')", "strict(), Strict(net)"),
 ]
 
@@ -222,6 +236,49 @@ CAUGHT = {
 @pytest.mark.parametrize("place", CAUGHT)
 def test_it_counts_where_it_is_caught(tmp_path: Path, place: str) -> None:
     assert "good" in names_in(tmp_path, CAUGHT[place].rstrip() + "\n    main()\n")
+
+
+BY_LIBRARY = """
+import calm
+def main():
+    good, batches = 1.0, iter(job.batches(DATA))
+    def several():
+        kept = float(len(job.own) // 5)
+        try:
+            for x, y in batches:
+                value = spiky(x)
+                kept = value
+        finally:
+            nonlocal good
+            good = kept
+    while len(job.own) < 13:
+        calm.CALL(several)
+        step(DATA[0][0] * good)
+main()
+"""
+
+
+@pytest.mark.parametrize(("call", "names"), [("kept", ["kept"]), ("raised", [])])
+def test_it_counts_where_a_library_between_catches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, names: list[str]
+) -> None:
+    library = """
+def kept(function):
+    try:
+        return function()
+    except Exception as error:
+        return error
+def raised(function):
+    try:
+        return function()
+    except Exception as error:
+        raise RuntimeError from error
+"""
+    with captures.installed(tmp_path, monkeypatch, "calm", library):
+        script = BY_LIBRARY.replace("CALL", call)
+        script = script if names else script.replace("spiky(x)", "float(step(x))")
+        found = names_in(tmp_path, textwrap.indent(script, "    "))
+    assert [one for one in found if one == "kept"] == names
 
 
 ENDS = {

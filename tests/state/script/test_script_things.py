@@ -1105,6 +1105,89 @@ KEPT = {
                 torch.backends.cuda.matmul.fp32_precision = before
         main()
         """,
+    "count on a thread": """
+        import logging, multiprocessing, threading
+        def main():
+            threading.current_thread().steps = 0
+            for x, y in job.batches(DATA):
+                threading.current_thread().steps += 1
+                step(x * threading.current_thread().steps)
+        main()
+        """,
+    "count on a logger": """
+        import logging, multiprocessing, threading
+        def main():
+            logging.getLogger("train").steps = 0
+            for x, y in job.batches(DATA):
+                logging.getLogger("train").steps += 1
+                step(x * logging.getLogger("train").steps)
+        main()
+        """,
+    "count on the root logger": """
+        import logging, multiprocessing, threading
+        def main():
+            logging.getLogger().steps = 0
+            for x, y in job.batches(DATA):
+                logging.getLogger().steps += 1
+                step(x * logging.getLogger().steps)
+        main()
+        """,
+    "count on a process": """
+        import logging, multiprocessing, threading
+        def main():
+            multiprocessing.current_process().steps = 0
+            for x, y in job.batches(DATA):
+                multiprocessing.current_process().steps += 1
+                step(x * multiprocessing.current_process().steps)
+        main()
+        """,
+    "database in memory": """
+        import sqlite3
+        def main():
+            seen = sqlite3.connect(":memory:")
+            seen.row_factory = lambda cursor, row: {"value": row[0]}
+            seen.execute("create table losses (value real)")
+            for x, y in job.batches(DATA):
+                seen.execute("insert into losses values (?)", (float(x[0]),))
+                step(x * seen.execute("select max(value) from losses").fetchone()["value"])
+        main()
+        """,
+    "mode of torch's that is entered by hand": """
+        from torch.utils.flop_counter import FlopCounterMode
+        def main():
+            counts = FlopCounterMode(display=False)
+            try:
+                for x, y in job.batches(DATA):
+                    if x[0] == 6:
+                        counts.__enter__()
+            finally:
+                counts.__exit__(None, None, None)
+        main()
+        """,
+    "hook for saved tensors that is entered by hand": """
+        def packed(tensor):
+            return tensor.bfloat16()
+        def main():
+            hooks = torch.autograd.graph.saved_tensors_hooks(packed, torch.Tensor.float)
+            try:
+                for x, y in job.batches(DATA):
+                    if x[0] == 6:
+                        hooks.__enter__()
+            finally:
+                hooks.__exit__(None, None, None)
+        main()
+        """,
+    "function of a library's that mock has replaced": """
+        from unittest import mock
+        def main():
+            try:
+                for x, y in job.batches(DATA):
+                    if x[0] == 6:
+                        mock.patch("torch.nn.functional.dropout", lambda one, *_: one).start()
+            finally:
+                mock.patch.stopall()
+        main()
+        """,
     "mode that is left on": """
         def main():
             torch.set_grad_enabled(True)
@@ -1119,6 +1202,28 @@ KEPT = {
 }
 
 INNOCENT = {
+    "a database in a file": """
+        import sqlite3
+        def main():
+            seen = sqlite3.connect(__file__ + ".db")
+            seen.execute("create table if not exists losses (value real)")
+            for x, y in job.batches(DATA):
+                seen.execute("insert into losses values (?)", (float(x[0]),))
+                step(x)
+            seen.close()
+            os.remove(__file__ + ".db")
+        main()
+        """,
+    "a database in memory that stays as it is": """
+        import sqlite3
+        def main():
+            rates = sqlite3.connect(":memory:")
+            rates.execute("create table rates (value real)")
+            rates.execute("insert into rates values (0.1)")
+            for x, y in job.batches(DATA):
+                step(x * rates.execute("select value from rates").fetchone()[0])
+        main()
+        """,
     "weights of a tracked module, in a tracked optimizer": """
         def main():
             net = nn.Linear(2, 1)

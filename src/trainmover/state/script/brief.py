@@ -36,7 +36,7 @@ _KINDS = PLAIN | _FLAT | {Tensor, numpy.ndarray}
 
 def may_be(value: object) -> bool:
     """Whether it may be so small and plain at some time."""
-    return type(value) in _KINDS
+    return type(value) in _KINDS or isinstance(value, numpy.generic)
 
 
 def entry(value: Any, views: Views, things: Things) -> Entry:
@@ -57,7 +57,7 @@ def _is_small(value: Any) -> bool:
     kind = type(value)
     if kind in (str, bytes):
         return len(value) <= CONTENT_BYTES_MAX
-    if kind in PLAIN:
+    if kind in PLAIN or issubclass(kind, numpy.generic):
         return True
     if kind is Tensor:
         plain = value.is_cpu and not value.requires_grad and tensor_bytes.is_plain(value)

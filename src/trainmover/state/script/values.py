@@ -34,7 +34,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
-from trainmover.state.script.fold import kinds, names, objects, tensors
+from trainmover.state.script.fold import databases, kinds, names, objects, tensors
 from trainmover.state.script.fold.addresses import are_addresses
 from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
@@ -287,6 +287,8 @@ class Fold:
 
     def _object(self, value: Any, kind: Any, depth: int) -> Any:
         """Of a library's class."""
+        if databases.is_one(kind):
+            return databases.content_of(value) or NO_VALUE
         if objects.is_image(kind):
             return [kinds.name_of(kind), *self._image(value)]
         if objects.has_attributes_of_numbers(kind):

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
-from trainmover.state.script import brief, handles
+from trainmover.state.script import away, brief, handles
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, temporary_in, together
@@ -55,7 +55,16 @@ from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
-from trainmover.state.script.putting import Closed, closed_in, keeps_elsewhere, put, stored, to_put
+from trainmover.state.script.putting import (
+    Closed,
+    closed_in,
+    keeps_elsewhere,
+    larger,
+    put,
+    store_in,
+    stored,
+    to_put,
+)
 from trainmover.state.script.rounds import Unknown
 from trainmover.state.script.search.contents import handed_on
 from trainmover.state.script.search.frames import Search
@@ -182,8 +191,7 @@ class Variables:
         newest = self._newest
         if newest is None or not (found := self._overlooked.look(newest.watched, whole=True)):
             return ""
-        file, line = self._line_of(found[0])
-        return f"`{path_of(found[0])}` ({file} line {line})"
+        return self._said(found[0])
 
     def _entry_of(self, slot: Slot, value: object) -> Entry:
         """Of one that is watched."""
@@ -612,9 +620,31 @@ class Variables:
         every = [[decoded(one).brief for one in history if one] for history in histories]
         mine = decoded(own)
         among = stored(*every) - {*tracked, *mine.tracked}
-        wanted = to_put(theirs, mine.brief, among)
+        wanted = to_put(theirs, mine.brief, among) | larger(theirs, mine.brief)
         if wanted and self._newest is not None:
             brief.store(self._newest.brief, wanted)
+
+    def put_away(self, known: Collection[str], *, with_locals: bool) -> None:
+        """What seems to be written before it is read, and is gone with the rank: see `away`. To be
+        called as `put` is, behind `put_brief`.
+
+        known: keys of attributes that are as the rank had them
+        with_locals: those of the frames too
+        """
+        newest = self._newest
+        if newest is None:
+            return
+        stay = {*known, *newest.tracked, *(slot.key for slot in newest.carried)}
+        for slot in newest.brief:
+            if slot.key not in stay and away.is_value(now_in(slot)):
+                store_in(slot, None, away.Away(self._said(slot.key)))
+        frames = self.frames(sys._getframe(1)) if with_locals else []
+        for frame, alive in zip(frames, newest.alive if with_locals else [], strict=True):
+            at = f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno}"
+            values = frame.f_locals
+            dead = [name for name in values.keys() - alive if name[0] != "." and name[:2] != "__"]
+            for name in [one for one in dead if away.is_value(values[one])]:
+                handles.store(frame, name, away.Away(f"`{name}` (behind {at})"))
 
     def note_closed(self) -> None:
         """What of libraries' the script keeps where its run parks: see `put`."""
@@ -644,6 +674,10 @@ class Variables:
         for slot in layout.outside:
             yield slot, now_in(slot), None
         _let_go(frames, locals_of)
+
+    def _said(self, key: str) -> str:
+        file, line = self._line_of(key)
+        return f"`{path_of(key)}` ({file} line {line})"
 
     def _line_of(self, key: str) -> tuple[str, int]:
         return line_of(key, self._own_modules, self._layouts.values())

@@ -89,6 +89,7 @@ class Refusal:
         if theirs:
             self._theirs = decoded(theirs)
             self._put_brief(self._theirs.brief, own)
+            self._variables.put_away(self._theirs.brief, with_locals=True)
 
     def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
@@ -96,9 +97,13 @@ class Refusal:
         `Comparison.begun`."""
         own = self._own()
         self._refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
-        if self._theirs is not None and self.history and all(self.history):
-            before, now = (decoded(one).brief for one in self.history[-2:])
-            self._put_brief(made_of(self._theirs.brief, before, now), own)
+        if self._theirs is not None:
+            known = dict[str, Entry]()
+            if self.history and all(self.history):
+                before, now = (decoded(one).brief for one in self.history[-2:])
+                known = made_of(self._theirs.brief, before, now)
+            self._put_brief(known, own)
+            self._variables.put_away(known, with_locals=False)
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the

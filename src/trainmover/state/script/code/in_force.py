@@ -6,6 +6,7 @@ import functools
 import locale
 import os
 import sys
+import unittest.mock
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,15 @@ import numpy
 import torch
 from torch.distributions import Distribution
 
+from trainmover.errors import StateMismatch
 from trainmover.torch_internals.distributed.backends import backends
-from trainmover.torch_internals.modes import chosen_device, distributions_check, printed_by_torch
+from trainmover.torch_internals.modes import (
+    chosen_device,
+    distributions_check,
+    entered,
+    hook_for_saved,
+    printed_by_torch,
+)
 
 _OF_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
@@ -45,6 +53,51 @@ def _printed_by_numpy() -> list[tuple[str, Any]]:
     """Numbers and words; functions of the script's it may have beside them."""
     known = numpy.get_printoptions().items()
     return sorted((name, value) for name, value in known if isinstance(value, bool | int | str))
+
+
+def _modes() -> list[str]:
+    """By what classes, and who packs what is saved."""
+    packs = hook_for_saved()
+    names = [type(one).__qualname__ for one in entered()]
+    return names if packs is None else [*names, getattr(packs, "__qualname__", str(type(packs)))]
+
+
+def _leave_modes(before: list[str]) -> None:
+    """Raises StateMismatch where others than a further one were entered or left."""
+    while len(_modes()) > len(before) and (held := entered()):
+        held[-1].__exit__(None, None, None)
+    _must_be(before, _modes(), "modes of torch")
+
+
+def _started() -> list[Any]:
+    """Patches that were not entered by a `with`."""
+    found: list[Any] = vars(unittest.mock._patch)["_active_patches"]
+    return found
+
+
+def _patched() -> list[str]:
+    """Names in modules in whose place something else was put, in order."""
+    active = _started()
+    targets = [(one.getter(), one.attribute) for one in active]
+    return [f"{getattr(owner, '__name__', type(owner))}.{name}" for owner, name in targets]
+
+
+def _unpatch(before: list[str]) -> None:
+    """As `_leave_modes`."""
+    active = _started()
+    while len(active) > len(before):
+        active[-1].stop()
+    _must_be(before, _patched(), "patches of unittest.mock")
+
+
+def _must_be(before: list[str], now: list[str], what: str) -> None:
+    if now != before:
+        raise StateMismatch(
+            f"The script has entered or left {what} in a step that must be made again: {now}, and "
+            f"{before} as it began.",
+            means="The step cannot be made again.",
+            do="Enter and leave them outside of steps, or by `with` inside of one.",
+        )
 
 
 def folder() -> str | None:
@@ -153,6 +206,8 @@ IN_FORCE: dict[str, InForce] = {
     "Python's limit of recursion": InForce(
         sys.getrecursionlimit, sys.setrecursionlimit, ("setrecursionlimit",)
     ),
+    "modes of torch that were entered": InForce(_modes, _leave_modes, ("__exit__",)),
+    "what unittest.mock has put in place": InForce(_patched, _unpatch, ("start", "stopall")),
     "the current folder": InForce(folder, enter, ("chdir",), any=False),
     **{text: InForce(one.ask, one.set_to, one.setters) for text, one in backends().items()},
 }

@@ -3,8 +3,8 @@
 That depends on the manager: one of Python's or a library's passes errors on, but for a few that are
 known. Of one of the script's own its code tells: what `__exit__` returns, or what a generator does
 where an error comes out of its `yield`. What the manager is follows from the expression, as far as
-names, attributes and what functions return tell; where nobody knows, it is taken for one that lets
-all pass, as most do. None of the script's code is run for it.
+names, attributes, entries and what functions return tell; where nobody knows, it may be any that the
+file has. None of the script's code is run for it.
 """
 
 import ast
@@ -15,9 +15,11 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from types import (
     AsyncGeneratorType,
+    BuiltinFunctionType,
     CodeType,
     FunctionType,
     GeneratorType,
+    MethodDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -43,7 +45,10 @@ _KEEP = frozenset(
     | {"CancelScope", "move_on_after", "move_on_at"}
 )
 """Of libraries, that keep errors."""
+_IN_C = (BuiltinFunctionType, MethodDescriptorType)
+_GIVE = frozenset({"next", "getattr", "get", "pop", "popleft", "setdefault", "max", "min"})
 _DEPTH_MAX = 4
+_CONTAINERS = (dict, list, tuple)
 Names = Mapping[str, Any]
 UNKNOWN: Any = object()
 
@@ -75,15 +80,19 @@ class Makers:
         self._is_own = not is_installed(path)  # In a library nobody keeps errors unawares.
 
     def keep(self, node: ast.expr) -> bool:
-        """Whether a manager that this gives may keep an error."""
-        return any(
-            self._makes_one(one) if makes else self._is_one(one)
-            for one, makes in self.managers(node)
-            if one is not UNKNOWN
-        )
+        """Whether a manager that this gives may keep an error: where nobody can tell what it is,
+        whether any may that the file has."""
+        for one, makes in self.managers(node):
+            if one is UNKNOWN:
+                if self._is_own and self._any_keeps():
+                    return True
+            elif self._makes_one(one) if makes else self._is_one(one):
+                return True
+        return False
 
     def of(self, node: ast.expr) -> Iterator[Any]:
-        """What it stands for, as far as that can be told: one object, or none."""
+        """What it stands for, as far as that can be told: one object, or none; several where it is
+        an entry of a container."""
         match node:
             case ast.Name(id=name):
                 for held in (self._names, self._top, vars(builtins)):
@@ -93,6 +102,12 @@ class Makers:
             case ast.Attribute(value=owner, attr=name):
                 for one in self.of(owner):
                     yield from _attribute(one, name)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+                yield [one for part in parts for one in self.of(part)]
+            case ast.Subscript(value=owner):
+                for one in self.of(owner):
+                    if type(one) in _CONTAINERS:
+                        yield from one.values() if isinstance(one, dict) else one
 
     def managers(self, node: ast.expr) -> Iterator[tuple[Any, bool]]:
         """Classes, functions and objects that are, or make, the manager that this gives, each with
@@ -109,6 +124,7 @@ class Makers:
             case _:
                 makes = isinstance(node, ast.Call)
                 found = list(self.of(node.func if isinstance(node, ast.Call) else node))
+                found = [UNKNOWN if _gives_any(one) else one for one in found]
                 yield from ((one, makes) for one in found or [UNKNOWN])
                 return
         for part in parts:
@@ -147,7 +163,7 @@ class Makers:
         if _is_ours(value.__module__):
             return False
         inner = held_by(value).get("__wrapped__")
-        if value.__code__ in _BY_GENERATOR and isinstance(inner, FunctionType):
+        if _is_by_generator(value) and isinstance(inner, FunctionType):
             return self._yields(inner)
         if is_installed(value.__code__.co_filename):
             return value.__name__ in _KEEP
@@ -187,6 +203,18 @@ class Makers:
             return owner.__name__ in _KEEP
         return any(may_return_true(one.__code__) for one in functions)
 
+    def _any_keeps(self) -> bool:
+        every = [*self._top.values(), *self._names.values()]
+        kinds = [one for one in every if isinstance(one, type) and not issubclass(one, STACKS)]
+        made = [held_by(one).get("__wrapped__") for one in every if _is_by_generator(one)]
+        tree = tree_of(self._path) or ast.Module([], [])
+        named = {one.attr for one in walk(tree) if isinstance(one, ast.Attribute)}
+        return (
+            not named.isdisjoint(_KEEP)
+            or any(map(self._class, kinds))
+            or any(isinstance(one, FunctionType) and self._yields(one) for one in made)
+        )
+
     def _stack(self) -> bool:
         """What enters one anywhere in the file."""
         tree = tree_of(self._path)
@@ -213,6 +241,16 @@ def _is_foreign(kind: type) -> bool:
     """Whether a class came with Python or by a package installer, or is ours."""
     codes = [one.__code__ for one in vars(kind).values() if type(one) is FunctionType]
     return _is_ours(module_of(kind)) or all(is_installed(one.co_filename) for one in codes)
+
+
+def _gives_any(value: object) -> bool:
+    """Whether it is a function in C that gives what others have made."""
+    return isinstance(value, _IN_C) and value.__name__ in _GIVE
+
+
+def _is_by_generator(value: object) -> bool:
+    """Whether it is a function that makes managers out of a generator."""
+    return isinstance(value, FunctionType) and value.__code__ in _BY_GENERATOR
 
 
 def _is_ours(module: str | None) -> bool:

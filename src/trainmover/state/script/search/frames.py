@@ -69,6 +69,7 @@ from trainmover.state.script.search.layout import (
     now_in,
     short,
 )
+from trainmover.state.script.search.singles import singles
 from trainmover.state.script.things import (
     ITERATORS,
     First,
@@ -84,6 +85,8 @@ from trainmover.state.script.untracked import Untracked
 from trainmover.state.script.values import entry_of
 from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import global_hooks
+
+_OURS = __name__.partition(".")[0]
 
 
 class Search:
@@ -114,7 +117,7 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._kept = _kept_of_modules(self._tracked)
         self._under_way = Counter[CodeType]()  # How many frames have been looked at of each.
-        self._found = 0  # Variables that the tracked objects until now have.
+        self._found = self._short = 0  # Variables that the tracked objects until now have.
         own = [one for module in modules for one in vars(module).values() if type(one) is type]
         kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
@@ -162,6 +165,7 @@ class Search:
             self._frame(frame, values, live, fetches=fetches, feeds=frame in fed)
         self._locals_of = locals_of
         self._foreign()
+        self._singles()
         for module in self._modules:
             path = module.__file__ or ""
             self._inside.at = self._inside.at_of(path, module.__name__, MODULE[0])
@@ -177,13 +181,13 @@ class Search:
         self._inside.apart.discard(id(_whose(obj)))
         self._inside.go_into(obj, name, 0)
         self._inside.go_into_last()
-        newest = self._layout.outside[self._found :]
+        newest, short = self._layout.outside[self._found :], self._layout.brief[self._short :]
         for name, obj in tracked:
-            self._go_along(obj, newest)
+            self._go_along(obj, newest, short)
             if self._source.exchanges and issubclass(type(obj), nn.Module):
                 layers = {"layers": Layers(obj)}  # type: ignore[arg-type]
                 self._inside.outside(self._inside.slot(f"{LAYERS}{name}", layers, "layers", None))
-        self._found = len(self._layout.outside)
+        self._found, self._short = len(self._layout.outside), len(self._layout.brief)
 
     def _results(self) -> None:
         """Of functions with a cache that rely on more than what they are given."""
@@ -193,9 +197,12 @@ class Search:
                 results = {"results": Results(function)}
                 self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
 
-    def _go_along(self, obj: object, newest: list[Slot]) -> None:
+    def _go_along(self, obj: object, newest: list[Slot], short: list[Slot]) -> None:
         """What was found in a tracked object goes with it, if it is in its state, by name or by
-        value; attributes of modules and optimizers are carried beside it."""
+        value; attributes of modules and optimizers are carried beside it.
+
+        short: of what was found, that which seems to be written before it is read
+        """
         known = self._layout.tracked
         if issubclass(type(obj), nn.Module | Optimizer):
             known += self._added(obj, newest)
@@ -205,6 +212,7 @@ class Search:
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
         known += self._in_state(whole, newest, _whose(obj))
+        known += self._in_state(whole, short, _whose(obj))
 
     def _added(self, obj: object, slots: list[Slot]) -> list[str]:
         """Keys of what an optimizer with a state_dict() of its own has there by name, beside what
@@ -262,15 +270,16 @@ class Search:
         return self._inside.counting.tells_time(name, scope, values.get(name))
 
     def _live_in(self, frames: list[FrameType], locals_of: list[Any]) -> list[Live]:
-        """Of each frame. What no frame of the script's above catches ends it: few libraries keep
-        an error of who is called by them."""
+        """Of each frame. What no frame above catches, of the script's or of a library's that lies
+        between, ends it."""
         found: list[Live] = []
-        is_last = True
+        is_last, outer = True, None
         for frame, values in zip(frames, locals_of, strict=True):
+            is_last = is_last and not any(map(_keeps_errors, _between(frame, outer)))
             quiet = quiet_in(frame.f_code, values, frame.f_globals)
             live = live_at(frame.f_code, frame.f_lasti, quiet, is_last=is_last)
             found.append(live)
-            is_last = is_last and not live.catches
+            is_last, outer = is_last and not live.catches, frame
         return found
 
     def _frame(
@@ -320,6 +329,8 @@ class Search:
             if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
                 self._inside.go_into(value, name, 0)
         self._layout.frames.append(slots)
+        kept = {kept for holder, kept in self._kept if holder == id(values)}
+        self._layout.alive.append(names | targets | at_end | shared | scope.clocks | kept)
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
@@ -469,12 +480,34 @@ class Search:
             if isinstance(owner, ModuleType | type) and owner not in self._modules:
                 self._inside.go_into(vars(owner).get(name), dotted, 1)
 
+    def _singles(self) -> None:
+        """What the script hangs on objects that calls alone give: threads, processes, loggers."""
+        self._inside.at = ("", "this process", 0)
+        for path, one in singles(self._source.by_others):
+            self._inside.hung_on(one, vars(one), path)
+
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""
         return any(
             values is known and any(slot.name == name for slot in slots)
             for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
         )
+
+
+def _between(frame: FrameType, outer: FrameType | None) -> Iterator[FrameType]:
+    """Frames of libraries, but for ours, that lie between two of the script's; none above the
+    outermost."""
+    above = frame.f_back if outer is not None else None
+    while above is not None and above is not outer:
+        if above.f_globals.get("__name__", "").partition(".")[0] != _OURS:
+            yield above
+        above = above.f_back
+
+
+def _keeps_errors(frame: FrameType) -> bool:
+    """Whether an error that comes out of what a library has called may end in it."""
+    quiet = quiet_in(frame.f_code, {}, frame.f_globals)
+    return live_at(frame.f_code, frame.f_lasti, quiet, is_last=True).catches
 
 
 def _found(dotted: str) -> object:

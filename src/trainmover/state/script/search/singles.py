@@ -1,0 +1,31 @@
+"""Objects of which a process has one, and that scripts reach by calls: `current_thread()`,
+`getLogger("train")`.
+"""
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Iterator, Set
+
+
+def singles(stored: Set[str]) -> Iterator[tuple[str, object]]:
+    """Those on which somebody has put an attribute of one of these names, each with its path."""
+    new = stored - _USUAL
+    if not new:
+        return
+    for path, one in _every():
+        if not new.isdisjoint(vars(one)):
+            yield path, one
+
+
+def _every() -> Iterator[tuple[str, object]]:
+    yield "main_thread()", threading.main_thread()
+    yield "current_process()", multiprocessing.current_process()
+    yield "getLogger()", logging.root
+    for name, one in sorted(logging.root.manager.loggerDict.items()):
+        if isinstance(one, logging.Logger):
+            yield f"getLogger({name!r})", one
+
+
+_USUAL = frozenset().union(*map(vars, (one for _, one in _every()))) | {*vars(logging.Logger(""))}
+"""Attributes that they have by themselves."""
