@@ -159,8 +159,10 @@ class Tracked:
         return self._by_kind.get(kind, {})
 
     def _named_parameters(self) -> dict[str, Tensor]:
+        """As optimizers have them, also while FSDP2 has put whole ones in their place."""
+        shards = {key: shard for part in self.unsharded for key, shard in part.shards().items()}
         return {
-            f"{name}.{path}": parameter
+            f"{name}.{path}": shards.get(id(parameter), parameter)
             for name, obj in self._objects.items()
             if isinstance(obj, nn.Module)
             for path, parameter in obj.named_parameters()

@@ -36,6 +36,8 @@ IN_FILES: Names = {
         "self.all_reduce_grads",
     ),
     "distributed/fsdp/_fully_shard/_fsdp_param.py": (
+        "self.sharded_param",
+        "self._module_info",
         "_unsharded_param",
         "self.unsharded_accumulated_grad",
     ),

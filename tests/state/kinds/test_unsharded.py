@@ -108,3 +108,52 @@ def test_a_module_that_is_not_sharded_has_none() -> None:
     tracked = Tracked()
     tracked.add("model", nn.Linear(2, 2))
     assert "model.unsharded" not in tracked.small_states()
+
+
+@pytest.mark.parametrize("names", [("model", "optimizer"), ("net", "adam")])
+@pytest.mark.parametrize("whole_there", [False, True])
+@pytest.mark.parametrize("whole_here", [False, True])
+def test_parameters_that_are_whole_for_now_are_known_by_their_names(
+    names: tuple[str, str], whole_there: bool, whole_here: bool
+) -> None:
+    """An evaluation between two steps leaves them so. An optimizer has their shards."""
+    there, here = trained(names, whole=whole_there), trained(names, whole=whole_here, seed=5)
+    assert (there.is_gathered, here.is_gathered) == (whole_there, whole_here)
+    header, tensors = there.bulk_header()
+    into = here.bulk_destinations(header)
+    with torch.no_grad():
+        for one, tensor in zip(into, tensors, strict=True):
+            one.copy_(tensor)
+    here.load_bulk_header(header, into)
+    assert here.replica_digest() == there.replica_digest()
+
+
+def test_what_was_exchanged_is_found_while_parameters_are_whole() -> None:
+    """The optimizer trains one of two layers."""
+    there, here = trained(("model", "optimizer")), trained(("model", "optimizer"), whole=True)
+    optimizer: Any = there["optimizer"]
+    for parameter in optimizer.param_groups[0]["params"][2:]:
+        del optimizer.state[parameter]
+    del optimizer.param_groups[0]["params"][2:]
+    header, _ = there.bulk_header()
+    here.bulk_destinations(header)
+    model: Any = here["model"]
+    trains: Any = here["optimizer"]
+    parameters = [*map(id, trains.param_groups[0]["params"])]
+    model.reshard()
+    assert parameters == [*map(id, model.parameters())][:2]
+
+
+def trained(names: tuple[str, str], *, whole: bool = False, seed: int = 1) -> Tracked:
+    torch.manual_seed(seed)
+    model: Any = fully_shard(nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tracked = Tracked()
+    for name, one in zip(names, (model, optimizer), strict=True):
+        tracked.add(name, one)
+    backward(model, seed)
+    optimizer.step()
+    if whole:
+        with torch.no_grad():
+            model(torch.ones(4, 3))
+    return tracked

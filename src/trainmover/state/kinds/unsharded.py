@@ -45,6 +45,10 @@ class Unsharded:
         for group in self._groups:
             fsdp.reshard(group)
 
+    def shards(self) -> dict[int, Tensor]:
+        """By the id of what the module has of each parameter now."""
+        return {id(fsdp.shown_of(one)): fsdp.shard_of(one) for one in self._parameters}
+
     def values(self) -> dict[str, Tensor]:
         """Live: gradients by number of their parameter, parts by number of their group."""
         found = {f"{n}": fsdp.unsharded_gradient(one) for n, one in enumerate(self._parameters)}

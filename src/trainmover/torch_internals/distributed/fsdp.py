@@ -37,6 +37,19 @@ def parameters_of(group: Any) -> list[Any]:
     return list(group.fsdp_params)
 
 
+def shard_of(parameter: Any) -> Tensor:
+    """What optimizers have of it, whatever its module has."""
+    shard: Tensor = parameter.sharded_param
+    return shard
+
+
+def shown_of(parameter: Any) -> Tensor:
+    """What its module has of it now: the shard, or what was gathered for a while."""
+    place = parameter._module_info
+    shown: Tensor = getattr(place.module, place.param_name)
+    return shown
+
+
 def flag_of(group: Any, name: str) -> bool:
     """A flag that the script has set for the group."""
     return bool(getattr(group, name))
@@ -59,8 +72,7 @@ def set_partly_reduced(group: Any, value: Tensor | None) -> None:
 
 
 def _device_of(group: Any) -> torch.device:
-    device: torch.device = group.fsdp_params[0].sharded_param.device
-    return device
+    return shard_of(group.fsdp_params[0]).device
 
 
 def unsharded_gradient(parameter: Any) -> Tensor | None:
