@@ -220,8 +220,10 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
-        self.deposit.begin_step(step, args, kwargs)
         before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
+        self.deposit.begin_step(
+            step, args, kwargs, small=before.small, variables=self.variables.capture_at_step
+        )
         groups_made = groups.roster.begin_step()
         self.updates.begin_step()
         while True:

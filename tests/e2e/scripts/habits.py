@@ -258,6 +258,7 @@ HABITS = [
     refused("loops/drawn_inside"),
     refused("loops/patterned"),
     equal("loops/rolled_out_values"),
+    equal("loops/rolled_out_changed"),
     equal("loops/tidied"),
     equal("loops/vote"),
     refused("data/walk_forward"),

@@ -1,6 +1,7 @@
 """Whom the script's calls reach: the run in the sandbox, the way to where the rank stood, or the
 member."""
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
-from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
+from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
 
 
 class Run:
@@ -129,13 +130,68 @@ def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
         Way(Rank(1), record, Step(4)),
         closing=False,
         arrive=lambda: None,
-        refusal=SimpleNamespace(),  # type: ignore[arg-type]
+        refusal=SimpleNamespace(refuse=lambda _: None),  # type: ignore[arg-type]
     )
     for _ in range(passed):
         journey.compare_inputs((torch.full((2,), own),), {})
         journey.pass_over(None, set())
     journey.compare_inputs((torch.full((2,), own),), {})
     with pytest.raises(StateMismatch, match="other values") if refused else nullcontext():
+        journey.begin_step()
+
+
+@pytest.mark.parametrize("reads", ["kept", "made"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_call_is_read_again_once_what_the_rank_has_kept_is_put(reads: str, apart: bool) -> None:
+    """The rank was lost behind this step, the first of several. Of the next one nothing is known
+    yet."""
+    values = {name: SimpleNamespace(x=torch.zeros(2)) for name in ("kept", "made")}
+
+    def load_small(states: dict[str, bytes]) -> None:
+        for name, state in states.items():
+            values[name].x = torch.full((2,), float(state))
+
+    def step(*args: Any) -> None:
+        frames.append(sys._getframe(1))
+        journey.compare_inputs(args, {})
+
+    frames: list[Any] = []
+    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
+    member: Any = SimpleNamespace(
+        calls=Step(2),
+        draws=draws,
+        tracked=SimpleNamespace(load_small=load_small, small_states=dict),
+        variables=SimpleNamespace(frames=lambda _: frames),
+    )
+    record = RankRecord(
+        *(Step(4), False, Step(3), [], Moment(b"", {}), None),
+        inputs=[3, hash_of((torch.ones(2),), {})],
+        begun=Begun(b"captured", {"kept": b"1"}),
+    )
+    asked: list[Begun] = []
+
+    def not_begun(begun: Begun) -> list[str]:
+        asked.append(begun)
+        return ["a difference"] if apart else []
+
+    def refuse(differences: list[str]) -> None:
+        if differences:
+            raise StateMismatch("variables")
+
+    journey = Journey(
+        member,
+        Way(Rank(1), record, Step(3)),
+        closing=False,
+        arrive=lambda: None,
+        refusal=SimpleNamespace(not_begun=not_begun, refuse=refuse),  # type: ignore[arg-type]
+    )
+    step(values[reads].x)
+    assert asked == [record.begun]
+    journey.pass_over(None, set())
+    step(values[reads].x)
+    refused = "variables" if apart else "other values"
+    alike = reads == "kept" and not apart
+    with nullcontext() if alike else pytest.raises(StateMismatch, match=refused):
         journey.begin_step()
 
 

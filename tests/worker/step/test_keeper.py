@@ -13,7 +13,7 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Step
 from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
-from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes, row_of
+from trainmover.worker.step.keeper import Begun, Keeper, Moment, RankRecord, row_bytes, row_of
 from trainmover.worker.step.results.given import Given
 
 
@@ -36,6 +36,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         objects=[("train.py line 7", b"\x80pickled")],
         given=[Given(Step(step - 1), {"loss": 1 / 3}, b"packed")],
         inputs=[step, 2**64 - 1],
+        begun=Begun(b"variables", {"counter": b"\1"}),
     )
 
 
@@ -62,6 +63,15 @@ LATER = [
     Moment(b"rng" * 99, {"new": b"n", "counter": b""}),
     Moment(b"", {}),
 ]
+
+
+@pytest.mark.parametrize("now", [None, LATER[1]])
+def test_what_a_step_has_begun_with_goes_once(now: Moment | None) -> None:
+    begun = Begun(b"", {"counter": (now or LATER[0]).small["counter"], "model.buffers": b"e" * 99})
+    taken = replace(record(8), top=LATER[0], now=now, begun=begun)
+    data = taken.to_bytes()
+    assert RankRecord.from_bytes(data) == taken
+    assert data.count(begun.small["counter"]) == 1
 
 
 @pytest.mark.parametrize("later", LATER)

@@ -161,6 +161,7 @@ class Variables:
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
+        self._collects = True  # What calls us may be a function in C that collects.
         self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
 
     # --- capture ----------------------------------------------------------------------------------
@@ -178,6 +179,15 @@ class Variables:
             self._layouts.clear()
             captured = self._read_all(frames, full)
         self._places.is_open = False
+        return captured
+
+    def capture_at_step(self, *, full: bool = False) -> bytes:
+        """As `capture`, where the script calls a step. What the last fetch has found stays."""
+        known = self._newest, self._views, self._things, self._rounds
+        self._rounds, self._collects = {}, False
+        captured = self.capture(full=full)
+        self._newest, self._views, self._things, self._rounds = known
+        self._collects = True
         return captured
 
     def begin(self) -> None:
@@ -452,7 +462,9 @@ class Variables:
                 self._places,
                 self._overlooked.counting,
             )
-            layout = self._layouts[at] = search.layout(frames, locals_of, _fed(frames))
+            layout = self._layouts[at] = search.layout(
+                frames, locals_of, _fed(frames) if self._collects else set()
+            )
             if layout.unlisted:  # Once more, now that it is known what their sources say.
                 self._unlisted += map(_as_module, layout.unlisted)
                 self._modules_seen = 0

@@ -4,6 +4,7 @@ Nothing of what the script calls there reaches anybody: steps are passed over, l
 passed by, collectives were made by the job long ago.
 """
 
+import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
@@ -13,8 +14,10 @@ from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.state import rng
+from trainmover.state.script.comparison import Difference
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.inputs import hash_of
+from trainmover.worker.join.called import NotKnown, called_with
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.way import Silence, Way, made_up
@@ -56,6 +59,7 @@ class Journey:
         self._fetched = 0  # Since its rank's place, before the first step from there.
         self._compared = False  # With its rank, behind a reserve.
         self._others: Step | None = None  # That the rank has called with other values.
+        self._apart: list[Difference] = []  # From the rank, as that was called.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
 
     def begin(self) -> None:
@@ -73,14 +77,30 @@ class Journey:
 
     def compare_inputs(self, args: Any, kwargs: Any) -> None:
         """A step is called with these: the rank has called it with the same, as far as is known."""
-        step, *known = self.way.record.inputs or (0,)
-        if not self.way.in_loops and step == self._member.calls + 1:
-            self._others = None if known == [hash_of(args, kwargs)] else Step(step)
+        record = self.way.record
+        step, *known = record.inputs or (0,)
+        if self.way.in_loops or step != self._member.calls + 1:
+            return
+        alike = known == [hash_of(args, kwargs)]
+        if record.begun is not None and self.passes_over:
+            self._member.tracked.load_small(record.begun.small)
+            alike = alike or known == [self._hash_again()]
+            self._apart = self._refusal.not_begun(record.begun)
+        self._others = None if alike else Step(step)
+
+    def _hash_again(self) -> int | None:
+        """Of what the same call is given now that what the rank has kept was put."""
+        frames = self._member.variables.frames(sys._getframe(1))
+        try:
+            return hash_of(*called_with(frames[-1]))
+        except NotKnown:
+            return None
 
     def begin_step(self) -> None:
         """A step that is live begins, and the run has not arrived yet: it stands where the rank
         has drawn for it. Raises StateMismatch if it was to arrive at a fetch, or if lines between
         the fetch and the step have come to other values here."""
+        self._refusal.refuse(self._apart)
         if self._others is not None:
             raise StateMismatch(
                 f"Step {self._others} is called with other values here than on rank "

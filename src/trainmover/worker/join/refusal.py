@@ -32,7 +32,7 @@ from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
 from trainmover.worker.join.regroup import own_groups
 from trainmover.worker.standing import Unwind
-from trainmover.worker.step.keeper import RankRecord
+from trainmover.worker.step.keeper import Begun, RankRecord
 
 
 class Refusal:
@@ -61,7 +61,7 @@ class Refusal:
         stand where the rank does: better now than when somebody depends on it."""
         self._look_between()
         if record is not None:
-            self._refuse(self._foresight.differences(record))
+            self.refuse(self._foresight.differences(record))
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""
@@ -85,18 +85,24 @@ class Refusal:
             self._was_put = self._variables.put(theirs, own, [self.stood, own], self.history)
         if self._was_put:
             found = differences(self._own())
-        self._refuse(found)
+        self.refuse(found)
         if theirs:
             self._theirs = decoded(theirs)
             self._put_brief(self._theirs.brief, own)
             self._variables.put_away(self._theirs.brief, with_locals=True)
+
+    def not_begun(self, begun: Begun) -> list[Difference]:
+        """Where the script calls a step as the rank did: what lines since the fetch have made
+        another of, if that is known. Small state is as the rank had it here."""
+        own = self._variables.capture_at_step(full=True) if begun.variables else b""
+        return self._variables.comparison.differences(begun.variables, own, at_boundary=False)
 
     def check_begun(self) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Comparison.begun`."""
         own = self._own()
-        self._refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
+        self.refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
         if self._theirs is not None:
             known = dict[str, Entry]()
             if self.history and all(self.history):
@@ -112,7 +118,7 @@ class Refusal:
         asked: they have made collectives, whose values nobody has here
         """
         own = self._own()
-        self._refuse(self._variables.comparison.left(self.history, own, self.apart, asked=asked))
+        self.refuse(self._variables.comparison.left(self.history, own, self.apart, asked=asked))
 
     def _put_brief(self, theirs: Mapping[str, Entry], own: bytes) -> None:
         tracked = self._theirs.tracked if self._theirs is not None else []
@@ -140,7 +146,8 @@ class Refusal:
                 "and leave the loop with `break`",
             )
 
-    def _refuse(self, differences: list[Difference]) -> None:
+    def refuse(self, differences: list[Difference]) -> None:
+        """Raises StateMismatch if there are such."""
         if differences:
             self._raise(
                 sentence(self._rank, differences),

@@ -27,7 +27,7 @@ from trainmover.worker.station import Station
 from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes
+from trainmover.worker.step.keeper import Begun, Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.results.given import Given, lately
 from trainmover.worker.step.updates import Updates
@@ -115,20 +115,43 @@ class Deposit:
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
 
-    def begin_step(self, step: Step, args: Any, kwargs: Any) -> None:
+    def begin_step(
+        self,
+        step: Step,
+        args: Any,
+        kwargs: Any,
+        *,
+        small: Mapping[str, bytes],
+        variables: Callable[[], bytes],
+    ) -> None:
         """Who takes the rank in this step stands at the last fetch, runs the lines behind it again
         on what the steps since have made, and must call this one with the same: if it is not the
-        first since then, the buddy is told with what, without waiting."""
+        first since then, the buddy is told with what, without waiting. The lines up to the first
+        one must have come to the same: that goes with the record of its gate.
+
+        small: states of small tracked objects, and others, now
+        variables: captures those of the script
+        """
         record = self.latest
         self.several = self.several or (record is not None and step > record.top_step)
         if record is None or not self.several:
             return
-        self.latest = record.but(inputs=[step, hash_of(args, kwargs)])
+        is_first = step == record.top_step and not record.reserve
+        changed = self._changed_since(record.top.small, small)
+        begun = Begun(variables() if is_first else b"", changed)
+        self.latest = record.but(inputs=[step, hash_of(args, kwargs)], begun=begun)
         if step > record.top_step and self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
+
+    def _changed_since(
+        self, then: Mapping[str, bytes], now: Mapping[str, bytes]
+    ) -> dict[str, bytes]:
+        """Tracked objects alone."""
+        known = {name: now[name] for name in self._tracked if name in now}
+        return {name: one for name, one in known.items() if one != then.get(name)}
 
     def is_safe(
         self,

@@ -23,8 +23,9 @@ Record of a rank, "how to run step s on another machine":
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
     given     what steps from `top_step` on have given: see `worker/step/results/given.py`
-    inputs    of the newest step that is not the first since the fetch: its number, and a hash of
-              what it was called with; [] if no fetch was followed by several
+    inputs    of the newest step: its number, and a hash of what it was called with; [] if no fetch
+              was followed by several
+    begun     of that step: see `Begun`; None as `inputs`
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -54,6 +55,18 @@ class Moment:
     """RNG and small tracked state at one point of the script."""
 
     rng: bytes
+    small: dict[str, bytes]
+
+
+@dataclass
+class Begun:
+    """Where the script has called one of several steps that follow one fetch.
+
+    variables  of the script, as in the record, if it is the first of them
+    small      of tracked objects, what has changed since the fetch
+    """
+
+    variables: bytes
     small: dict[str, bytes]
 
 
@@ -95,6 +108,7 @@ class RankRecord:
     unproved: list[str] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
+    begun: Begun | None = None
     places: bytes = field(default=b"", compare=False)
 
     def but(self, **others: Any) -> "RankRecord":
@@ -110,7 +124,8 @@ class RankRecord:
         drawn = [self.drawn, self.reserve, self.each, self.between]
         sample = None if self.sample is None else list(self.sample)
         given = [[one.step, one.values, one.result] for one in self.given] if self.given else []
-        behind = [self.returned, self.unproved, given, self.inputs]
+        begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
+        behind = [self.returned, self.unproved, given, self.inputs, begun]
         further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
@@ -130,17 +145,19 @@ class RankRecord:
                 unproved,
                 given,
                 inputs,
+                begun,
             ) = further
             for row in rows:
                 row_of(row)
             begin = Moment(*top)
+            later = None if now is None else _moment_since(begin, *now)
             return RankRecord(
                 step,
                 complete,
                 top_step,
                 positions,
                 begin,
-                None if now is None else _moment_since(begin, *now),
+                later,
                 rows,
                 beside,
                 member,
@@ -156,6 +173,7 @@ class RankRecord:
                 [*map(str, unproved)],
                 [_given_of(*one) for one in given],
                 [*map(int, inputs)],
+                None if begun is None else _begun_of(later or begin, *begun),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
@@ -175,6 +193,19 @@ def _given_of(step: object, values: object, result: object) -> Given:
     if not isinstance(step, int) or not isinstance(values, dict) or not isinstance(result, bytes):
         raise TypeError("what a step has given is its number, values and bytes")
     return Given(Step(step), {str(name): float(value) for name, value in values.items()}, result)
+
+
+def _begun_since(moment: Moment, begun: Begun) -> list[Any]:
+    small = {n: None if moment.small.get(n) == one else one for n, one in begun.small.items()}
+    return [begun.variables, small]
+
+
+def _begun_of(moment: Moment, variables: object, small: object) -> Begun:
+    if not isinstance(variables, bytes) or not isinstance(small, dict):
+        raise TypeError("where a step has begun is bytes, and states by name")
+    return Begun(
+        variables, {n: moment.small[n] if one is None else one for n, one in small.items()}
+    )
 
 
 def _object_of(line: object, pickled: object) -> tuple[str, bytes]:
