@@ -93,8 +93,8 @@ class Fault:
         machine, step = f"m{self.slot + 1}", self.hold + 2
         if self.place is not Place.BETWEEN:
             return f"{machine}:{self.place}:{step}:kill"
-        # A step may fetch nothing, such as an evaluation.
-        return ",".join(f"{machine}:fetch:{later}:kill" for later in range(step, step + 3))
+        # A step may fetch nothing, such as an evaluation, or one of four that share a batch.
+        return ",".join(f"{machine}:fetch:{later}:kill" for later in range(step, step + 4))
 
     def dies_in_script(self, habit: Habit) -> bool:
         return self.place is Place.BETWEEN and habit.moment
