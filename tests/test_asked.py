@@ -18,8 +18,10 @@ from trainmover.asked import (
     Pieces,
     PlainAnswers,
     PlainPieces,
+    PlainSizes,
     PlainStored,
     PlainTables,
+    Sizes,
     Stored,
     Tables,
     are,
@@ -212,6 +214,42 @@ def test_only_a_list_of_tables_is_taken_in_c(wrong: Any) -> None:
         pytest.skip("the extension was not built")
     with pytest.raises(TypeError, match="a list of dicts"):
         Tables(wrong)
+
+
+SIZES = pytest.mark.parametrize("kind", [Sizes, PlainSizes])
+
+
+@SIZES
+def test_sizes_are_the_same_until_something_comes_or_goes(kind: type[Sizes]) -> None:
+    containers: list[Any] = [{"a": 1}, [1, 2], vars(SimpleNamespace), OrderedDict(), {3}]
+    held = kind(containers, [*map(len, containers)])
+    assert held.same()
+    containers[0]["a"] = 2
+    assert held.same()
+    for one, change, back in [
+        (0, lambda it: it.update(b=1), lambda it: it.popitem()),
+        (1, lambda it: it.pop(), lambda it: it.append(7)),
+        (3, lambda it: it.update(x=1), lambda it: it.clear()),
+        (4, lambda it: it.clear(), lambda it: it.add(4)),
+    ]:
+        change(containers[one])
+        assert not held.same()
+        back(containers[one])
+        assert held.same()
+
+
+@SIZES
+def test_a_container_that_cannot_be_asked_says_so(kind: type[Sizes]) -> None:
+    with pytest.raises(TypeError, match="has no len"):
+        kind([3], [0]).same()
+
+
+def test_each_container_has_its_size_in_c() -> None:
+    if Sizes is PlainSizes:
+        pytest.skip("the extension was not built")
+    for containers, sizes in [([{}], []), (({},), [0])]:
+        with pytest.raises(TypeError, match="each with its size"):
+            Sizes(containers, sizes)  # type: ignore[arg-type]
 
 
 class Mapped:

@@ -341,6 +341,13 @@ class Tables:
     def same(self) -> bool:
         """Whether all have the very keys and values that they had, in the same order."""
 
+class Sizes:
+    """Containers, which are kept, and how many entries each has."""
+
+    def __init__(self, containers: list[Any], sizes: Sequence[int]) -> None: ...
+    def same(self) -> bool:
+        """Whether each has so many now."""
+
 class Words:
     """A few words of many objects, read where they lie: see `torch_internals.memory`."""
 

@@ -96,6 +96,16 @@ class PlainTables:
         return now
 
 
+class PlainSizes:
+    """In Python; see `_native.pyi` for the words."""
+
+    def __init__(self, containers: list[Any], sizes: Sequence[int]) -> None:
+        self._containers, self._sizes = list(containers), list(sizes)
+
+    def same(self) -> bool:
+        return [*map(len, self._containers)] == self._sizes
+
+
 class PlainWords:
     """None are read in Python: a call for each would take longer than to ask."""
 
@@ -128,11 +138,21 @@ def is_in_c(name: str) -> bool:
 
 
 if TYPE_CHECKING or is_in_c("Answers"):
-    from trainmover._native import Answers, Pieces, Stored, Tables, Words, are, given, stands_for
+    from trainmover._native import (
+        Answers,
+        Pieces,
+        Sizes,
+        Stored,
+        Tables,
+        Words,
+        are,
+        given,
+        stands_for,
+    )
 else:
     Words = PlainWords
     Answers, Pieces = PlainAnswers, PlainPieces
-    Stored, Tables = PlainStored, PlainTables
+    Sizes, Stored, Tables = PlainSizes, PlainStored, PlainTables
     are, given, stands_for = plain_are, plain_given, plain_stands_for
 
 Held = Tables | PlainTables
@@ -150,8 +170,10 @@ __all__ = [
     "Pieces",
     "PlainAnswers",
     "PlainPieces",
+    "PlainSizes",
     "PlainStored",
     "PlainTables",
+    "Sizes",
     "Stored",
     "Tables",
     "Words",

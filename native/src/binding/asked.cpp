@@ -80,6 +80,16 @@ void define_asked(nb::module_& m) {
              },
              nb::arg("tables"))
         .def("same", [](const Tables& t) { return truth(t.same()); });
+    nb::class_<Sizes>(m, "Sizes")
+        .def("__init__",
+             [](Sizes* self, nb::handle containers, std::vector<Py_ssize_t> sizes) {
+                 new (self) Sizes(containers.ptr(), std::move(sizes));
+                 if (self->is_made()) return;
+                 self->~Sizes();
+                 throw nb::python_error();
+             },
+             nb::arg("containers"), nb::arg("sizes"))
+        .def("same", [](const Sizes& s) { return truth(s.same()); });
     nb::class_<Words>(m, "Words")
         .def("__init__",
              [](Words* self, const Pointers& leads, const Counts& places, const Counts& compared, bool counts) {

@@ -1,6 +1,7 @@
 #include "python/tables.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tmc {
 
@@ -84,6 +85,31 @@ int Tables::same() const {
             if (!std::equal(now.begin(), now.end(), held, held + 2 * size)) return 0;
         }
         held += 2 * size;
+    }
+    return 1;
+}
+
+Sizes::Sizes(PyObject* containers, std::vector<Py_ssize_t> sizes) : sizes_(std::move(sizes)) {
+    if (!PyList_CheckExact(containers) || static_cast<std::size_t>(PyList_GET_SIZE(containers)) != sizes_.size()) {
+        PyErr_SetString(PyExc_TypeError, "containers come as a list, each with its size");
+        return;
+    }
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(containers); ++at)
+        containers_.push_back(Py_NewRef(PyList_GET_ITEM(containers, at)));
+    is_made_ = true;
+}
+
+Sizes::~Sizes() {
+    for (PyObject* one : containers_) Py_DECREF(one);
+}
+
+int Sizes::same() const {
+    for (std::size_t at = 0; at < containers_.size(); ++at) {
+        if (at + kAhead < containers_.size()) __builtin_prefetch(containers_[at + kAhead]);
+        PyObject* one = containers_[at];
+        const Py_ssize_t size = PyDict_CheckExact(one) ? PyDict_GET_SIZE(one) : PyObject_Size(one);
+        if (size < 0) return -1;
+        if (size != sizes_[at]) return 0;
     }
     return 1;
 }

@@ -35,4 +35,23 @@ private:
     std::vector<PyObject*> held_;  // Keys and values of each, one behind the other.
 };
 
+/// How many entries hundreds of containers have. They are kept alive, what is in them is not.
+class Sizes {
+public:
+    /// containers: a list; sizes: as many. A Python error is set if `is_made` says no.
+    Sizes(PyObject* containers, std::vector<Py_ssize_t> sizes);
+    ~Sizes();
+    Sizes(const Sizes&) = delete;
+    Sizes& operator=(const Sizes&) = delete;
+
+    bool is_made() const noexcept { return is_made_; }
+    /// 1: each has so many; 0: some has not; -1: an error.
+    int same() const;
+
+private:
+    bool is_made_ = false;
+    std::vector<PyObject*> containers_;
+    std::vector<Py_ssize_t> sizes_;
+};
+
 }  // namespace tmc

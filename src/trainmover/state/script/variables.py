@@ -746,7 +746,7 @@ def _holds(layout: Layout, locals_of: list[Any]) -> bool:
     for owner, name, child in layout.children:
         if owner.get(name) is not child:
             return False
-    return all([len(container) == size for container, size in layout.sizes])
+    return layout.keeps_sizes()
 
 
 def _let_go(frames: list[FrameType], locals_of: list[Any]) -> None:

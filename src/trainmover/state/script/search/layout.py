@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType
 from typing import Any, NamedTuple
 
+from trainmover.asked import Sizes
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.script.place.stacked import Reader
 from trainmover.state.script.things import Things
@@ -90,7 +91,7 @@ class Layout:
               read before: in which frame, the key, the expression, and who works it out
     iterators  of the loops around the fetch, and managers of the `with`s: see `Stacked`
     kinds     ids of the types that these may be of
-    sizes     of the dicts and lists that it looked through
+    sizes     of the dicts and lists that it looked through; `lengths` asks all at once
     """
 
     things: Things
@@ -105,6 +106,7 @@ class Layout:
     roots: list[tuple[int, str, object]] = field(default_factory=list)
     children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
     sizes: list[tuple[Any, int]] = field(default_factory=list)
+    lengths: Sizes | None = None
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
@@ -112,6 +114,12 @@ class Layout:
     iterators: list["Stacked"] = field(default_factory=list)
     kinds: Set[int] = frozenset()
     uses: int = 0
+
+    def keeps_sizes(self) -> bool:
+        """Whether what the search looked through holds as much as it did."""
+        if self.lengths is None:
+            self.lengths = Sizes([one for one, _ in self.sizes], [size for _, size in self.sizes])
+        return self.lengths.same()
 
 
 class Stacked(NamedTuple):
