@@ -84,7 +84,7 @@ class Rows(Generic[Kept]):
     def in_doubt(self) -> list[Kept]:
         """Rows that may not have reached the controller: not told yet, or lately to an agent that
         may have died with them."""
-        return [*chain.from_iterable(kept for _, kept in self._told), *self._kept]
+        return [*chain.from_iterable([kept for _, kept in self._told]), *self._kept]
 
     @property
     def median_us(self) -> int | None:

@@ -39,7 +39,7 @@ class Settings:
             return self._encoded
         self._groups, self._held = [*groups], None
         values = [value for group in groups for name, value in group.items() if name != "params"]
-        if all(map(_stays, values)):
+        if all([type(value) in _PLAIN or _stays(value) for value in values]):
             self._held = held_in(self._groups)
         self._encoded = encode.encode(self.state_dict())
         return self._encoded
@@ -104,7 +104,7 @@ def _stays(value: object) -> bool:
     """Whether it is another object once it is another value."""
     if type(value) in _PLAIN or isinstance(value, numpy.number):
         return True
-    return type(value) is tuple and all(map(_stays, value))
+    return type(value) is tuple and (_PLAIN.issuperset(map(type, value)) or all(map(_stays, value)))
 
 
 def _can_go_along(value: object) -> bool:
