@@ -379,7 +379,7 @@ def are(objects: list[Any], others: list[Any]) -> bool:
 def given(question: Any, objects: list[Any]) -> bytes:
     """A byte for each: 1 where the answer is not None."""
 
-def packed(value: object, tuple_code: int) -> bytes | None:
+def packed(tuple_code: int, value: object) -> bytes | None:
     """MessagePack of a value of None, bool, int, float, str, bytes, list, dict with str as keys and
     tuple, of those very types; a tuple is an extension of that type. None if it holds anything
     else, an integer or a text that MessagePack has not, or is nested some 50 deep."""

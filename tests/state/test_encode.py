@@ -105,27 +105,27 @@ def test_what_msgpack_has_is_written_as_by_a_walk(value: Any) -> None:
 @PACKED
 @given(value=plain)
 def test_plain_values_are_written_in_one_go(
-    packed: Callable[[Any, int], bytes | None], value: Any
+    packed: Callable[[int, Any], bytes | None], value: Any
 ) -> None:
-    assert packed(value, encode_module._TUPLE) in (None, written(value))
+    assert packed(encode_module._TUPLE, value) in (None, written(value))
 
 
 @PACKED
 @pytest.mark.parametrize("value", EDGES, ids=lambda value: f"{str(value)[:9]}")
 def test_each_length_and_each_size_of_number_has_its_form(
-    packed: Callable[[Any, int], bytes | None], value: Any
+    packed: Callable[[int, Any], bytes | None], value: Any
 ) -> None:
     for one in (value, [value], {"one": value}):
-        assert packed(one, encode_module._TUPLE) in (None, written(one))
+        assert packed(encode_module._TUPLE, one) in (None, written(one))
 
 
 def test_the_extension_leaves_to_a_walk_only_what_is_not_plain() -> None:
     state = {"groups": [{"lr": 0.1, "betas": (0.9, 0.99), "foreach": None}], "step": 2**64 - 1}
-    assert encode_module.packed(state, encode_module._TUPLE) is not None
+    assert encode_module.packed(encode_module._TUPLE, state) is not None
     endless: list[Any] = []
     endless.append(endless)
     others = [endless, {1: 2}, 2**64, -(2**63) - 1, {1, 2}, torch.Size([1]), 1j, "\ud800"]
-    assert [encode_module.packed(one, encode_module._TUPLE) for one in others] == [None] * 8
+    assert [encode_module.packed(encode_module._TUPLE, one) for one in others] == [None] * 8
 
 
 @given(values)

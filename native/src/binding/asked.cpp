@@ -122,11 +122,11 @@ void define_asked(nb::module_& m) {
                      nb::handle entries) {
         return truth(fill(set.ptr(), size, first, places.ptr(), left.ptr(), entries.ptr()));
     }, "set"_a, "size"_a, "first"_a, "places"_a, "left"_a, "entries"_a);
-    m.def("packed", [](nb::handle value, int tuple_code) -> nb::object {
+    m.def("packed", [](int tuple_code, nb::handle value) -> nb::object {
         PyObject* result = packed(value.ptr(), tuple_code);
         if (result == nullptr && PyErr_Occurred() == nullptr) return nb::none();
         return given_by_python(result);
-    }, "value"_a.none(), "tuple_code"_a);
+    }, "tuple_code"_a, "value"_a.none());
 }
 
 }  // namespace tmc

@@ -11,6 +11,7 @@ namespace tmc {
 namespace {
 
 constexpr int kDepthMost = 48;
+constexpr std::size_t kUsual = 256;  // Bytes, as small state mostly has less.
 
 /// The formats of MessagePack that are used, by their first byte.
 enum Format : std::uint8_t {
@@ -29,7 +30,7 @@ enum Format : std::uint8_t {
 /// What is written so far. Every `put` says whether the value could be written.
 class Packing {
 public:
-    explicit Packing(int tuple_code) : tuple_code_(tuple_code) {}
+    explicit Packing(int tuple_code) : tuple_code_(tuple_code) { out_.reserve(kUsual); }
 
     bool put(PyObject* value, int depth = 0) {
         if (value == Py_None) return byte(kNil);

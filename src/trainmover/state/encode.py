@@ -163,7 +163,7 @@ def _is_native(value: object, depth: int = 0) -> bool:
     return True
 
 
-def packed_in_python(value: object, tuple_code: int) -> bytes | None:
+def packed_in_python(tuple_code: int, value: object) -> bytes | None:
     """What the extension's `packed` gives, but for tuples. None: a `_Writer` has to write it."""
     if not _is_native(value):
         return None
@@ -178,7 +178,7 @@ if TYPE_CHECKING or is_in_c("packed"):
 else:
     packed = packed_in_python
 
-plain = partial(packed, tuple_code=_TUPLE)
+plain = partial(packed, _TUPLE)
 """What `encode` gives, of values of msgpack's types and tuples; None: of others."""
 
 
