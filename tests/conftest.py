@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import itertools
 import os
 import stat
 import subprocess
@@ -22,6 +23,8 @@ settings.register_profile("no clock decides", deadline=None)
 settings.load_profile("no clock decides")
 
 SEED = "TRAINMOVER_TEST_SEED"
+LOOKS_EVERY, OBJECTS_MAX = 16, 50_000
+_SET_UP = itertools.count()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,9 +81,21 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays: collections, and searches for who holds an object, pass it by.
     There are millions of objects, and tests of the worker collect at each end of a run. Forks, of
     which tests of groups make thousands, copy little of it."""
+    _let_all_stay()
+    use_huge_pages()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What earlier tests have left stays, too, where it is much: what was read of source files is
+    kept, which soon is a million objects."""
+    if next(_SET_UP) % LOOKS_EVERY == 0 and len(gc.get_objects()) > OBJECTS_MAX:
+        _let_all_stay()
+
+
+def _let_all_stay() -> None:
     gc.collect()
     gc.freeze()
-    use_huge_pages()
 
 
 @pytest.fixture
