@@ -49,7 +49,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of those marked `turns(n)` one in n runs at each commit; the others are soak."""
+    """Of those marked `turns(n)` one in n runs at each commit; the others are soak. It is one of
+    each n that follow on one another, so each family has its share at every commit."""
     if config.getoption("--all-turns"):
         return
     marked = defaultdict[int, list[pytest.Item]](list)
@@ -57,9 +58,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in item.iter_markers("turns"):
             marked[marker.args[0]].append(item)
     for turns, among in marked.items():
-        among.sort(key=lambda item: hashlib.sha256(f"{seed()} {item.nodeid}".encode()).digest())
-        for item in among[-(-len(among) // turns) :]:
-            item.add_marker(pytest.mark.soak)
+        for first in range(0, len(among), turns):
+            neighbours = among[first : first + turns]
+            chosen = _drawn(f"{seed()} {neighbours[0].nodeid}", len(neighbours))
+            for item in neighbours[:chosen] + neighbours[chosen + 1 :]:
+                item.add_marker(pytest.mark.soak)
+
+
+def _drawn(words: str, below: int) -> int:
+    """The same for the same words, in every process."""
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()) % below
 
 
 def pytest_sessionstart() -> None:
