@@ -89,6 +89,7 @@ BUGS = {
         "controller.change.incidents",
         "if len(ranks.union(job.finished)) < job.spec.world_size:",
         "if len(ranks.union(job.finished)) <= job.spec.world_size:",
+        "move",
     ),
     "a successor keeps no orders for the machines that come back": (
         "server.history.past",
@@ -383,7 +384,7 @@ BUGS = {
         "controller.machines",
         "passed = NUMBERS_PASSED if event.cut else 0",
         "passed = 0",
-        "torn,move",
+        "torn,death",
     ),
     "who comes later is not told where the store is": (
         "controller.machines",
@@ -566,7 +567,7 @@ def violation(seed: int, faults: Faults) -> str:
         return repr(error)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("what", BUGS)
 def test_a_planted_bug_is_found(what: str) -> None:
