@@ -30,7 +30,7 @@ def drive(*options: str, within_s: float) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_some_chaos() -> None:
     drive("--seed", "1", "--seconds", "10", within_s=170)
 

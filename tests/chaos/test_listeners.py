@@ -31,7 +31,7 @@ def why_no_hosts() -> str:
 
 @pytest.mark.parametrize(
     "arm",
-    [ARMS[0], *[pytest.param(arm, marks=pytest.mark.turns(4)) for arm in ARMS[1:]]],
+    [ARMS[0], *[pytest.param(arm, marks=pytest.mark.turns(8)) for arm in ARMS[1:]]],
     ids=lambda arm: f"{arm.comm}{' tls' * arm.tls}{' hosts' * arm.hosts}{' relays' * arm.relays}",
 )
 def test_the_table_is_true(arm: Setting, why_no_hosts: str) -> None:

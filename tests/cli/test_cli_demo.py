@@ -128,7 +128,7 @@ def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
         demonstrated(argv)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.timeout(400)
 def test_the_demo_holds_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path

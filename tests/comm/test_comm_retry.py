@@ -213,7 +213,7 @@ def train(rank: int, ranks: Ranks, layout: str) -> tuple[list[float], list[float
     return quiet, disturbed, retries
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_step_that_is_tried_again_gives_the_same_bits(ranks: Ranks, layout: str) -> None:
     for quiet, disturbed, retries in ranks.run(train, layout):

@@ -44,7 +44,7 @@ def numbers(command: list[str], home: Path) -> list[str]:
     return re.findall(r"(?:step|accuracy) [^\n]*", done.stdout)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("starter", STARTERS)
 def test_one_rank_gives_the_numbers_of_plain_python(
@@ -56,7 +56,7 @@ def test_one_rank_gives_the_numbers_of_plain_python(
     assert numbers([*STARTERS[starter], *script], tmp_path) == plain
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_layout_of_two_ranks_gives_the_numbers_of_torchrun(name: str, tmp_path: Path) -> None:
     script = [str(ROOT / "examples" / f"{name}.py"), "--steps", "6", "--log-every", "1"]

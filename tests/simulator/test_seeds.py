@@ -34,7 +34,7 @@ def test_a_copy_that_becomes_the_only_one_while_all_go_back_is_given_away_too() 
     well(play(plan))
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("first", range(0, 500, EACH))
 def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int) -> None:
     for seed in range(first, first + EACH):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 FOLDER = Path(__file__).parents[1] / "parallel"
 SHARDED, EVALUATED = str(FOLDER / "sharded.py"), str(FOLDER / "evaluated.py")

@@ -3,7 +3,7 @@
 import pytest
 from harness import Live, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 
 def test_a_step_that_raises_where_steps_are_quick_ends_the_job_with_its_traceback() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from harness import assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 STEPS = ["--steps", "150", "--evaluate-every", "10"]
 

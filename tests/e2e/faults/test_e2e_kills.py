@@ -8,7 +8,7 @@ from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.change.incidents import lately
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 
 @pytest.mark.timeout(480)

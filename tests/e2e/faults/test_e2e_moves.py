@@ -16,7 +16,7 @@ from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Kind, Outcome, Stage
 from trainmover.ids import MachineId
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 PACED = ["--pace", "0.03"]
 

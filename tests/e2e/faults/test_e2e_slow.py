@@ -13,7 +13,7 @@ from harness import Live, assert_equal_runs, run
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.state import Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 STOPS_S, RUNS_S = 0.03, 0.06
 PACED = ["--pace", "0.1", "--naps", "20"]

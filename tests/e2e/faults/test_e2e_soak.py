@@ -10,7 +10,7 @@ from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.change.incidents import lately
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LENGTH = {"gpt.py": ["--steps", "600"], "classifier.py": ["--passes", "60"]}

@@ -8,7 +8,7 @@ from harness import Live, assert_equal_runs, run
 from trainmover.controller.state import Kind, Outcome
 from trainmover.launch.late import start_late
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 PACED = ["--pace", "0.03"]
 COMPILED = str(Path(__file__).parents[1] / "parallel" / "compiled.py")

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.harness import Live, assert_equal_runs, run
 from trainmover.controller.state import Incident, Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 PACED = ["--pace", "0.02"]
 LEARNED = 45

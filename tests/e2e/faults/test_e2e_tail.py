@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 SCRIPT = str(Path(__file__).parents[1] / "scripts" / "ending.py")
 STEPS = 40

@@ -3,7 +3,7 @@
 import pytest
 from harness import Live, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 STEPS = ["--steps", "160"]
 

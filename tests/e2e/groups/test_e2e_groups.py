@@ -17,7 +17,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 SCRIPT = str(Path(__file__).parents[1] / "scripts" / "groups_made.py")
 STEPS = 120

@@ -11,7 +11,7 @@ from harness import Live, Outcomes, Scenario, assert_equal_runs, run
 
 from trainmover.controller.change.incidents import lately
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 FOLDER = Path(__file__).parents[1] / "parallel"
 STEPS, PACE = 80, 0.2

@@ -10,7 +10,7 @@ from trainmover.launch.checkpoints import CheckpointOptions
 from trainmover.protocol.checkpoint import writing_name
 from trainmover.server.checkpoints.check import manifests
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 SHARDED = str(Path(__file__).parents[1] / "parallel" / "sharded.py")
 

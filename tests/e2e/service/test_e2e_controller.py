@@ -8,7 +8,7 @@ import pytest
 from commanded import Commanded, commanded
 from harness import assert_equal_runs
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 
 def kill_controller(run: Commanded) -> None:

@@ -37,7 +37,7 @@ def agent_of(live: Live, machine: MachineId) -> int:
     return parent.pid
 
 
-pytestmark = pytest.mark.turns(4)
+pytestmark = pytest.mark.turns(8)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stands still"])

@@ -13,7 +13,7 @@ from torch.distributed import TCPStore
 
 from trainmover.controller.state import Stage
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 
 def kill_store(live: Live) -> str:

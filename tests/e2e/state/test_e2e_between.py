@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness import Live, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 BETWEEN = str(Path(__file__).parents[1] / "scripts" / "between.py")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness import Live, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 CONTINUES = str(Path(__file__).parents[1] / "scripts" / "continues.py")
 

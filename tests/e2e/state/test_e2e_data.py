@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.journal.samples import data_passes
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 DATA = str(Path(__file__).parents[1] / "data.py")
 SHARDED = str(Path(__file__).parents[1] / "parallel" / "sharded.py")

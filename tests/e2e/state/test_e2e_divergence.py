@@ -7,7 +7,7 @@ from harness import Live, run
 
 from trainmover.controller.state import Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 
 def test_a_flipped_bit_is_found_named_and_healed_from_the_others(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:
     assert used["model"] == set(compose.MODELS)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 def test_a_held_run_that_waits_until_all_agree_is_left_for_the_lost_rank() -> None:
     """While the standby makes a run of rank 0 to be held, rank 1 is lost."""
     (vote,) = (habit for habit in HABITS if habit.name == "loops/vote")

@@ -32,7 +32,7 @@ def test_what_begins_late_is_never_silently_lost(habit: Habit, step: int, place:
     comes_to(habit, step, place)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize(
     ("step", "place"), [(10, Place.BETWEEN), (11, Place.GATE), (11, Place.PASSED)]
 )
@@ -51,7 +51,7 @@ class Later(Fault):
         return f"{kill.removesuffix('kill')}sleep=0.4,{kill}"
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("slot", [0, 1])
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from trainmover.protocol.messages import Weighed
 from trainmover.state.chunks import CHUNK_BYTES
 from trainmover.state.transfer.fetching import SOURCES_MAX
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 MIB = 1024 * 1024
 STATE = 200 * MIB

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 PARTING = str(Path(__file__).parents[1] / "scripts" / "parting.py")
 ARGUMENTS = ["--steps", "60"]

@@ -7,7 +7,7 @@ from harness import Live, assert_equal_runs, run
 
 from trainmover.controller.state import Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 STEPS = ["--steps", "200"]
 

@@ -12,7 +12,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 from bench.ports import free_port
 from trainmover.controller.state import Kind
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 SCRIPT = str(Path(__file__).parents[1] / "bad" / "script.py")
 Wait = Callable[[Live], Awaitable[None]]

@@ -8,7 +8,7 @@ from harness import Live, Outcomes, assert_equal_runs, run
 
 from trainmover.controller.state import MachineState, Outcome
 
-pytestmark = pytest.mark.turns(8)
+pytestmark = pytest.mark.turns(12)
 
 SCRIPT = str(Path(__file__).parents[1] / "variables.py")
 
