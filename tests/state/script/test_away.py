@@ -95,7 +95,7 @@ _USES: list[Callable[[Any], object]] = [
     *(operator.neg, operator.index, numpy.asarray, torch.as_tensor, torch.sum),
     *(lambda one: one + 1, lambda one: 1 - one, lambda one: torch.ones(1) * one),
     *(lambda one: numpy.ones(2) * one, lambda one: one == one, lambda one: one != 1),
-    *(lambda one: one < 1, lambda one: 1 > one, lambda one: one[0], lambda one: 1 in one),
+    *(lambda one: one < 1, lambda one: max(1, one), lambda one: one[0], lambda one: 1 in one),
     *(lambda one: one.item(), lambda one: one.shape, lambda one: one(), lambda one: f"{one:.3f}"),
     *(lambda one: one @ torch.ones(1), lambda one: torch.ones(1) @ one, lambda one: {one}),
     *(lambda one: torch.cat([one, torch.ones(1)]), lambda one: [*one], lambda one: one.x.y),

@@ -3,8 +3,8 @@
 That depends on the manager: one of Python's or a library's passes errors on, but for a few that are
 known. Of one of the script's own its code tells: what `__exit__` returns, or what a generator does
 where an error comes out of its `yield`. What the manager is follows from the expression, as far as
-names, attributes, entries and what functions return tell; where nobody knows, it may be any that the
-file has. None of the script's code is run for it.
+names, attributes, entries and what functions return tell; where nobody knows, it may be any that
+the file has. None of the script's code is run for it.
 """
 
 import ast
