@@ -651,11 +651,10 @@ class Variables:
             if slot.key not in stay and away.is_value(now_in(slot)):
                 store_in(slot, None, away.Away(self._said(slot.key)))
         frames = self.frames(sys._getframe(1)) if with_locals else []
-        for frame, alive in zip(frames, newest.alive if with_locals else [], strict=True):
+        for frame, names in zip(frames, newest.dead if with_locals else [], strict=True):
             at = f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno}"
             values = frame.f_locals
-            dead = [name for name in values.keys() - alive if name[0] != "." and name[:2] != "__"]
-            for name in [one for one in dead if away.is_value(values[one])]:
+            for name in [one for one in names if away.is_value(values.get(one, ABSENT))]:
                 handles.store(frame, name, away.Away(f"`{name}` (behind {at})"))
 
     def note_closed(self) -> None:

@@ -12,7 +12,7 @@ the loop ends here.
 import dis
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType
@@ -71,6 +71,7 @@ class Live:
     call      what is under way, if that is no loop: where it stands
     catches   an exception that comes out of what is under way may be caught here
     by_text   what comes later may read any global by a text
+    stored    names that some way from here writes to
     """
 
     names: frozenset[str]
@@ -84,6 +85,7 @@ class Live:
     call: Span | None = None
     catches: bool = False
     by_text: bool = False
+    stored: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=1024)
@@ -111,12 +113,14 @@ def live_at(
     own = frozenset(flow.targets(here + 1)) if is_for else frozenset[str]()
     calls = flow.ops[here].startswith("CALL") and not flow.draws_by_hand
     names |= flow.bounds_around(here)
-    by_text = not flow.by_text.isdisjoint(flow.reached(here))
+    reached = [*flow.reached(here)]
+    by_text, stored = not flow.by_text.isdisjoint(reached), flow.stored_by(reached)
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
     rounds, loops = flow.rounds_around(here), flow.loops_around(here)
     catches = flow.catches(here)
-    return Live(names, at_end, targets, own, collects, calls, rounds, loops, call, catches, by_text)
+    found = Live(names, at_end, targets, own, collects, calls, rounds, loops, call)
+    return replace(found, catches=catches, by_text=by_text, stored=stored)
 
 
 class Flow:
@@ -234,6 +238,13 @@ class Flow:
     def reached(self, here: int) -> Iterator[int]:
         """From an instruction, itself first, and not by an exception."""
         return self._reached_by(self.ways, here)
+
+    def stored_by(self, reached: Iterable[int]) -> frozenset[str]:
+        """Names that these instructions write to."""
+        written = 0
+        for number in reached:
+            written |= self._effects[number][1]
+        return frozenset(name for name in self.names if written & self._bits[name])
 
     def _reached_by(self, ways_of: list[list[int]], here: int) -> Iterator[int]:
         known, coming = {here}, [here]

@@ -330,7 +330,8 @@ class Search:
                 self._inside.go_into(value, name, 0)
         self._layout.frames.append(slots)
         kept = {kept for holder, kept in self._kept if holder == id(values)}
-        self._layout.alive.append(names | targets | at_end | shared | scope.clocks | kept)
+        alive = names | targets | at_end | shared | scope.clocks | kept
+        self._layout.dead.append(live.stored - alive)
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one, rounds.gone_through))

@@ -79,8 +79,7 @@ class Layout:
     watched   slots of what nothing in the source changes, as far as is known, and of large
               containers that somebody may change: each counts from when it has changed
     brief     slots of attributes that are written before they are read, as far as the source says
-    alive     names of the locals of each frame that may be read before they are written, or that
-              tell the time
+    dead      names of the locals of each frame that are written again before they are read
     inherited  slots of what an object has from its class; they are in `outside` too
     unlisted  globals of the script's own functions whose module nobody lists
     roots     of the objects that the search went through: in which frame, by which name
@@ -100,7 +99,7 @@ class Layout:
     outside: list[Slot] = field(default_factory=list)
     watched: list[Slot] = field(default_factory=list)
     brief: list[Slot] = field(default_factory=list)
-    alive: list[Set[str]] = field(default_factory=list)
+    dead: list[Set[str]] = field(default_factory=list)
     inherited: list[Slot] = field(default_factory=list)
     unlisted: list[dict[str, Any]] = field(default_factory=list)
     roots: list[tuple[int, str, object]] = field(default_factory=list)
