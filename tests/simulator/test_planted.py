@@ -152,7 +152,7 @@ BUGS = {
     ),
     "rows that were told to an agent that dies with them are lost": (
         "rank.told",
-        "return [*chain.from_iterable(kept for _, kept in self._told), *self._kept]",
+        "return [*chain.from_iterable([kept for _, kept in self._told]), *self._kept]",
         "return [*self._kept]",
         "controller,death,power",
     ),
