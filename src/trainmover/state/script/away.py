@@ -20,7 +20,7 @@ _CONTAINERS = frozenset({list, tuple, set, frozenset, deque, dict})
 
 
 class Away:
-    """It may be stored, copied and dropped; all else raises StateMismatch.
+    """It may be stored, copied and dropped; all else, to send or save it too, raises StateMismatch.
 
     said  what it was, with file and line
     """
@@ -42,8 +42,8 @@ class Away:
         every += [one for held in every if isinstance(held, list | tuple) for one in held]
         _refuse(next(one for one in every if type(one) is cls))
 
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return Away, (self.said,)
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        _refuse(self)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name[:2] == "__":

@@ -13,6 +13,7 @@ import numpy
 from torch import Tensor
 
 from trainmover.state import tensor_bytes
+from trainmover.state.script.away import Away
 from trainmover.state.script.putting import is_there, store_in
 from trainmover.state.script.search.layout import Slot, now_in
 from trainmover.state.script.things import Things
@@ -36,7 +37,7 @@ _KINDS = PLAIN | _FLAT | {Tensor, numpy.ndarray}
 
 def may_be(value: object) -> bool:
     """Whether it may be so small and plain at some time."""
-    return type(value) in _KINDS or isinstance(value, numpy.generic)
+    return type(value) in _KINDS or isinstance(value, numpy.generic | Away)
 
 
 def entry(value: Any, views: Views, things: Things) -> Entry:
@@ -86,6 +87,11 @@ def made_of(
         for key, known in now.items()
         if key in theirs and key in before and same(theirs[key], before[key])
     }
+
+
+def left_alone(before: Mapping[str, Entry], now: Mapping[str, Entry]) -> set[str]:
+    """What a step has not changed on another rank: the rank's own it has left alone as well."""
+    return {key for key in before.keys() & now.keys() if same(before[key], now[key])}
 
 
 def store(slots: Collection[Slot], values: Mapping[str, Any]) -> None:

@@ -70,10 +70,9 @@ def to_put(
     return {key: _value_of(theirs[key]) for key in known}
 
 
-def larger(theirs: Mapping[str, Entry], mine: Mapping[str, Entry]) -> dict[str, Any]:
+def larger(theirs: Mapping[str, Entry], keys: Iterable[str]) -> dict[str, Any]:
     """The same of what is no small value here and was one there."""
-    known = {key for key in theirs.keys() - mine.keys() if _says_all(theirs[key])}
-    return {key: _value_of(theirs[key]) for key in known}
+    return {key: _value_of(theirs[key]) for key in keys if _says_all(theirs[key])}
 
 
 def _says_all(entry: Entry) -> bool:

@@ -93,7 +93,7 @@ from trainmover.state.script.values import (
 )
 from trainmover.state.script.views import Views
 
-LAYOUTS_MAX = 4
+LAYOUTS_MAX = 8
 LOOKS_AGAIN_EVERY = 64
 """Captures after which a place is searched anew, in case a list has got another object."""
 _SMALL = 64
@@ -185,10 +185,11 @@ class Variables:
         """As `capture`, where the script calls a step. What the last fetch has found stays."""
         known = self._newest, self._views, self._things, self._rounds
         self._rounds, self._collects = {}, False
-        captured = self.capture(full=full)
-        self._newest, self._views, self._things, self._rounds = known
-        self._collects = True
-        return captured
+        try:
+            return self.capture(full=full)
+        finally:
+            self._newest, self._views, self._things, self._rounds = known
+            self._collects = True
 
     def begin(self) -> None:
         """The script fetches, and has never done so before: see `Places`."""
@@ -632,9 +633,22 @@ class Variables:
         every = [[decoded(one).brief for one in history if one] for history in histories]
         mine = decoded(own)
         among = stored(*every) - {*tracked, *mine.tracked}
-        wanted = to_put(theirs, mine.brief, among) | larger(theirs, mine.brief)
-        if wanted and self._newest is not None:
+        wanted = to_put(theirs, mine.brief, among)
+        if self._newest is None:
+            return
+        if large := theirs.keys() - {*tracked, *mine.tracked, *mine.brief}:
+            wanted |= larger(theirs, self._no_longer_small(large))
+        if wanted:
             brief.store(self._newest.brief, wanted)
+
+    def _no_longer_small(self, keys: set[str]) -> Iterator[str]:
+        """Those that have a value here, and one that is too large for a record."""
+        slots = self._newest.brief if self._newest is not None else []
+        for slot in slots:
+            value = now_in(slot) if slot.key in keys else ABSENT
+            small = brief.entry(value, self._views, self._things) is not NO_VALUE
+            if away.is_value(value) and not small:
+                yield slot.key
 
     def put_away(self, known: Collection[str], *, with_locals: bool) -> None:
         """What seems to be written before it is read, and is gone with the rank: see `away`. To be
@@ -648,7 +662,7 @@ class Variables:
             return
         stay = {*known, *newest.tracked, *(slot.key for slot in newest.carried)}
         for slot in newest.brief:
-            if slot.key not in stay and away.is_value(now_in(slot)):
+            if slot.key not in stay and not slot.is_asked and away.is_value(now_in(slot)):
                 store_in(slot, None, away.Away(self._said(slot.key)))
         frames = self.frames(sys._getframe(1)) if with_locals else []
         for frame, names in zip(frames, newest.dead if with_locals else [], strict=True):

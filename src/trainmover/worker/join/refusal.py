@@ -16,7 +16,7 @@ from typing import NoReturn
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.between import keeping
-from trainmover.state.script.brief import made_of
+from trainmover.state.script.brief import left_alone, made_of
 from trainmover.state.script.comparison import (
     Apart,
     Captured,
@@ -103,13 +103,11 @@ class Refusal:
         `Comparison.begun`."""
         own = self._own()
         self.refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
-        if self._theirs is not None:
-            known = dict[str, Entry]()
-            if self.history and all(self.history):
-                before, now = (decoded(one).brief for one in self.history[-2:])
-                known = made_of(self._theirs.brief, before, now)
+        if self._theirs is not None and self.history and all(self.history):
+            before, now = (decoded(one).brief for one in self.history[-2:])
+            known = made_of(self._theirs.brief, before, now)
             self._put_brief(known, own)
-            self._variables.put_away(known, with_locals=False)
+            self._variables.put_away({*known, *left_alone(before, now)}, with_locals=False)
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the

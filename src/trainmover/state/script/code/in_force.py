@@ -64,7 +64,9 @@ def _modes() -> list[str]:
 
 def _leave_modes(before: list[str]) -> None:
     """Raises StateMismatch where others than a further one were entered or left."""
-    while len(_modes()) > len(before) and (held := entered()):
+    now = _modes()
+    held = entered()
+    if now[:-1] == before and held and type(held[-1]).__qualname__ == now[-1]:
         held[-1].__exit__(None, None, None)
     _must_be(before, _modes(), "modes of torch")
 

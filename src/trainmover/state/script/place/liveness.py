@@ -26,6 +26,8 @@ _READS = {
     "LOAD_FAST_AND_CLEAR",  # Around a comprehension, which puts it back.
     "LOAD_NAME",
     "LOAD_FAST_LOAD_FAST",
+    "LOAD_FAST_BORROW",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW",
     "LOAD_FROM_DICT_OR_GLOBALS",
 }
 _WRITES = {"STORE_FAST", "DELETE_FAST", "STORE_NAME", "DELETE_NAME", "STORE_FAST_STORE_FAST"}
@@ -71,7 +73,7 @@ class Live:
     call      what is under way, if that is no loop: where it stands
     catches   an exception that comes out of what is under way may be caught here
     by_text   what comes later may read any global by a text
-    stored    names that some way from here writes to
+    stored    names that some way from here writes to, and nothing reads that an exception leads to
     """
 
     names: frozenset[str]
@@ -240,11 +242,15 @@ class Flow:
         return self._reached_by(self.ways, here)
 
     def stored_by(self, reached: Iterable[int]) -> frozenset[str]:
-        """Names that these instructions write to."""
-        written = 0
+        """Names that these instructions write to; but for those read where something fails."""
+        written, failing = 0, 0
         for number in reached:
             written |= self._effects[number][1]
-        return frozenset(name for name in self.names if written & self._bits[name])
+        for number, (read, _) in enumerate(self._effects):
+            if number not in self._plain:
+                failing |= read
+        names = [name for name in self.names if self._bits[name] & written & ~failing]
+        return frozenset(names)
 
     def _reached_by(self, ways_of: list[list[int]], here: int) -> Iterator[int]:
         known, coming = {here}, [here]
@@ -303,6 +309,8 @@ class Flow:
             return self._all(names), 0
         if one.opname in _WRITES:
             return 0, self._all(names)
+        if one.opname == "LOAD_CONST" and self._code.co_name == "<module>":
+            return self._all(_read_at_once(one.argval)), 0
         if one.opname == "STORE_FAST_LOAD_FAST":
             written, read = names
             return self._all((read,)) & ~self._all((written,)), self._all((written,))
@@ -394,6 +402,16 @@ class Flow:
                 if now != live[number]:
                     live[number], changed = now, True
         return live
+
+
+def _read_at_once(value: object) -> Iterator[str]:
+    """Globals that a comprehension at the top of a file reads, or a function without a name."""
+    if isinstance(value, CodeType) and value.co_name[:1] == "<":
+        for one in dis.get_instructions(value):
+            if one.opname == "LOAD_GLOBAL":
+                yield one.argval
+        for inner in value.co_consts:
+            yield from _read_at_once(inner)
 
 
 def _lies_in(one: dis.Instruction, where: dis.Positions) -> bool:

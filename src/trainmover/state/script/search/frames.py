@@ -205,7 +205,7 @@ class Search:
         """
         known = self._layout.tracked
         if issubclass(type(obj), nn.Module | Optimizer):
-            known += self._added(obj, newest)
+            known += self._added(obj, [*newest, *short])
             return
         if not hasattr(type(obj), "state_dict"):  # A generator: it has no other attributes.
             known += [slot.key for slot in newest]
@@ -331,7 +331,8 @@ class Search:
         self._layout.frames.append(slots)
         kept = {kept for holder, kept in self._kept if holder == id(values)}
         alive = names | targets | at_end | shared | scope.clocks | kept
-        self._layout.dead.append(live.stored - alive)
+        below = _named_below(code) if code.co_name == "<module>" else frozenset[str]()
+        self._layout.dead.append(live.stored - alive - below)
         for one in rounds.at(code.co_filename, live.rounds):
             slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
             self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
@@ -493,6 +494,13 @@ class Search:
             values is known and any(slot.name == name for slot in slots)
             for known, slots in zip(self._locals_of, self._layout.frames, strict=True)
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _named_below(code: CodeType) -> frozenset[str]:
+    """All names in the functions and classes of a file."""
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return frozenset().union(*({*one.co_names} | _named_below(one) for one in inner))
 
 
 def _between(frame: FrameType, outer: FrameType | None) -> Iterator[FrameType]:
