@@ -6,7 +6,7 @@ import time
 import torch
 from torch import nn
 
-from trainmover.state.fingerprint import fingerprint
+from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 
 LAYERS = 8

@@ -33,14 +33,14 @@ class Bytes:
         self._device = device
 
     def hash(self, size: int) -> float:
-        from trainmover.state.device_digest import digests
+        from trainmover.state.proof.device_digest import digests
 
         flat = self._made(size)
         return [timed(lambda: digests([flat])) for _ in warm()][-1]
 
     def hash_many(self, size: int, count: int) -> float:
         """As `count` tensors."""
-        from trainmover.state.device_digest import digests
+        from trainmover.state.proof.device_digest import digests
 
         parts = list(self._made(size).view(count, -1))
         return [timed(lambda: digests(parts)) for _ in warm()][-1]

@@ -14,7 +14,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import decode, encode
-from trainmover.state.samples import Proof
+from trainmover.state.proof.samples import Proof
 from trainmover.state.tensor_bytes import view_bytes
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct, FetchReport, Offered, StateServer, fetch

@@ -14,7 +14,7 @@ from one_gpu import ON_GPU, pass_for_a_host
 
 from trainmover.comm.groups import groups
 from trainmover.communicators import NCCL
-from trainmover.state import device_digest
+from trainmover.state.proof import device_digest
 
 pytestmark = [ON_GPU, pytest.mark.parametrize("ranks", [3], indirect=True)]
 ADDS = ("SUM", "PRODUCT", "complex", "strided", "reduce", "singles", "coalesced", "futures")

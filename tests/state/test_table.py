@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import trainmover
-from trainmover.state.fingerprint import fingerprint
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.moments import PARTS, TABLE, Moment
+from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.before import Before
 

@@ -60,7 +60,7 @@ _IN_RECORD = Cell(Do.SEND, "worker/step/deposit.py")
 _FROM_RECORD = Cell(Do.SEND, "worker/join/way.py")
 _FROM_RANKS = Cell(Do.SEND, "worker/join/taken.py")
 _IN_SNAPSHOT = Cell(Do.SEND, "state/snapshot.py")
-_IN_ROUNDS = Cell(Do.HASH, "state/fingerprint.py")
+_IN_ROUNDS = Cell(Do.HASH, "state/proof/fingerprint.py")
 _BY_RANKS = Cell(Do.REBUILD, "worker/join/taken.py")
 """Not in a record: other ranks hold it, or a snapshot."""
 

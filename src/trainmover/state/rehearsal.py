@@ -10,9 +10,9 @@ from torch import nn
 
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
-from trainmover.state.digest import digest_of
 from trainmover.state.items import HasState
 from trainmover.state.placing import bulk_leaves, load_bulk
+from trainmover.state.proof.digest import digest_of
 from trainmover.state.tracked import Tracked
 
 REFUSALS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError)

@@ -16,7 +16,6 @@ from torch.nn.parameter import is_lazy
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.common_memory import in_common
-from trainmover.state.digest import Digest, digest_of
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.buffers import Buffers
@@ -31,7 +30,8 @@ from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
-from trainmover.state.signature import signature_of
+from trainmover.state.proof.digest import Digest, digest_of
+from trainmover.state.proof.signature import signature_of
 from trainmover.torch_internals.modules import tensors_of
 from trainmover.torch_internals.optimizers import is_zero
 

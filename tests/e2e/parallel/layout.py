@@ -18,7 +18,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import trainmover as tm
-from trainmover.state import device_digest, staging
+from trainmover.state import staging
+from trainmover.state.proof import device_digest
 from trainmover.worker.step import changes
 
 WIDTH, BATCH = 16, 8

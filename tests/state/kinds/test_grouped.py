@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainmover.errors import StateMismatch
-from trainmover.state import digest
+from trainmover.state.proof import digest
 from trainmover.state.tracked import Tracked
 
 

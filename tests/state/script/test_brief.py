@@ -14,9 +14,9 @@ from torch import nn
 from trainmover.state.script import brief
 from trainmover.state.script.comparison import decoded, path_of
 from trainmover.state.script.search.layout import Slot
-from trainmover.state.script.things import Things
+from trainmover.state.script.things.things import Things
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import NO_VALUE, entry_of
-from trainmover.state.script.views import Views
 
 SCRIPT = """
 class Trainer:

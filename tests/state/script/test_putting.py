@@ -14,9 +14,9 @@ from captures import PRELUDE, Job, installed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.state.script.libraries import is_of_library, kept_in
 from trainmover.state.script.putting import closed_in, put, stored, to_put
 from trainmover.state.script.search.layout import Slot
+from trainmover.state.script.things.libraries import is_of_library, kept_in
 from trainmover.state.script.values import ITEMS_MAX, Fold, entry_of, same
 
 STOOD, LOST = 0, 2

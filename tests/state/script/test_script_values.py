@@ -7,8 +7,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import entry_of, same, shown
-from trainmover.state.script.views import Views
 
 
 def test_what_shows_tracked_memory_has_no_value_of_its_own() -> None:

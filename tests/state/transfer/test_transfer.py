@@ -13,7 +13,7 @@ from transfers import KEY, MIB, OPENING, TOKEN, Relay, cut, fetch_into, flip, of
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, UserError
 from trainmover.listeners.dial import dial
 from trainmover.protocol.sealed import HEAD_BYTES
-from trainmover.state.digest import hashes_of
+from trainmover.state.proof.digest import hashes_of
 from trainmover.state.transfer import FetchReport, Offered, StateServer, fetch, stream, wire
 
 

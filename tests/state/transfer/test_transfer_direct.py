@@ -17,7 +17,7 @@ from transfers import KEY, TOKEN, fetch_into
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch
 from trainmover.listeners.dial import dial
-from trainmover.state.digest import hashes_of
+from trainmover.state.proof.digest import hashes_of
 from trainmover.state.transfer import Direct, Offered, StateServer, direct, wire
 
 Over = Callable[[], bool]

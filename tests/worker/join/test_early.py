@@ -12,7 +12,7 @@ from trainmover.errors import PeerLost
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Source, Switch
 from trainmover.state.encode import encode
-from trainmover.state.samples import Proof
+from trainmover.state.proof.samples import Proof
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct, Offered, StateServer
 from trainmover.worker.join import early

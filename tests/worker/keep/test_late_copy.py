@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Snapped, Warned, WorkerFact
 from trainmover.rank.cuts import BUSY, VOID
-from trainmover.state import device_digest, staging
-from trainmover.state.digest import hashes_of
+from trainmover.state import staging
+from trainmover.state.proof import device_digest
+from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, StateServer
 from trainmover.worker.keep.snapshots import Snapshots

@@ -16,7 +16,8 @@ from trainmover.state import tensor_bytes
 from trainmover.state.script.away import Away
 from trainmover.state.script.putting import is_there, store_in
 from trainmover.state.script.search.layout import Slot, now_in
-from trainmover.state.script.things import Things
+from trainmover.state.script.things.things import Things
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import (
     CONTENT_BYTES_MAX,
     NATIVE,
@@ -26,7 +27,6 @@ from trainmover.state.script.values import (
     entry_of,
     same,
 )
-from trainmover.state.script.views import Views
 
 ITEMS_MAX = 64
 TOTAL_BYTES_MAX = 64 * 1024

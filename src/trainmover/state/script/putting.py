@@ -28,9 +28,10 @@ from torch import nn
 from trainmover.state.encode import decode
 from trainmover.state.kinds.attributes import Attributes, filled
 from trainmover.state.script.handles import store
-from trainmover.state.script.libraries import kept_in
 from trainmover.state.script.search.layout import Slot
-from trainmover.state.script.things import Things, held_by, is_closed
+from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.libraries import kept_in
+from trainmover.state.script.things.things import Things, is_closed
 from trainmover.state.script.values import PLAIN, Entry, Fold, could_be_read, same
 
 _STORELESS = (list, tuple)

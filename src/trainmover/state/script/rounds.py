@@ -17,9 +17,9 @@ from typing import Any
 
 from trainmover.state.script.code.source import source_of
 from trainmover.state.script.code.syntax import walk
-from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.withs import Span
-from trainmover.state.script.things import held_by
+from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.libraries import module_of
 
 _OURS = __name__.partition(".")[0]
 _CALCULATE: dict[str, Callable[..., Any]] = {

@@ -36,9 +36,10 @@ from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
 from trainmover.state.script.fold import databases, kinds, names, objects, tensors
 from trainmover.state.script.fold.addresses import are_addresses
-from trainmover.state.script.libraries import is_like_array, is_of_library, kept_in
-from trainmover.state.script.things import CANNOT_BE_READ, TOLD, Things, held_by, in_words
-from trainmover.state.script.views import Views
+from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.libraries import is_like_array, is_of_library, kept_in
+from trainmover.state.script.things.things import CANNOT_BE_READ, TOLD, Things, in_words
+from trainmover.state.script.things.views import Views
 
 ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""

@@ -49,8 +49,6 @@ from trainmover.state.script.comparison import (
     known_of,
     path_of,
 )
-from trainmover.state.script.layers import Layers
-from trainmover.state.script.libraries import kept_in, module_of
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.place.stacked import iterator_at
@@ -80,7 +78,11 @@ from trainmover.state.script.search.layout import (
     value_of,
 )
 from trainmover.state.script.sharing import SHARED, Sharing
-from trainmover.state.script.things import First, Places, Things, held_by, is_closed
+from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.layers import Layers
+from trainmover.state.script.things.libraries import kept_in, module_of
+from trainmover.state.script.things.things import First, Places, Things, is_closed
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import (
     NO_VALUE,
     PLAIN,
@@ -91,7 +93,6 @@ from trainmover.state.script.values import (
     handle_entry,
     of_kind,
 )
-from trainmover.state.script.views import Views
 
 LAYOUTS_MAX = 8
 LOOKS_AGAIN_EVERY = 64

@@ -19,7 +19,7 @@ import msgspec
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.protocol.malformed import MALFORMED
-from trainmover.state.digest import HASH_BYTES
+from trainmover.state.proof.digest import HASH_BYTES
 
 PURPOSE = "state"
 WANTED_BYTES_MAX = 4096

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from trainmover.errors import StateMismatch
 from trainmover.state.kinds.generators import Generator, is_generator, set_state, state_of
-from trainmover.state.script.things import closed_over
+from trainmover.state.script.things.held import closed_over
 from trainmover.worker.data.trail import Trail
 
 _DEPTH = 4

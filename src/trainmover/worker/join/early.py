@@ -17,8 +17,8 @@ from torch import Tensor
 
 from trainmover.errors import TrainmoverError
 from trainmover.state import tensor_bytes
-from trainmover.state.digest import hashes_of
 from trainmover.state.encode import decode, encode
+from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered, fetch
 

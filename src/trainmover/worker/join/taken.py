@@ -27,9 +27,9 @@ from trainmover.protocol.messages import (
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
-from trainmover.state.digest import hashes_of
 from trainmover.state.encode import decode
-from trainmover.state.samples import Proof, Sample
+from trainmover.state.proof.digest import hashes_of
+from trainmover.state.proof.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct, FetchReport, fetch
 from trainmover.state.vault import VaultClient

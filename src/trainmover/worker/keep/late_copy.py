@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from trainmover.state import staging, tensor_bytes
-from trainmover.state.digest import hashes_of
+from trainmover.state.proof.digest import hashes_of
 from trainmover.torch_internals.tensors import Watched
 
 

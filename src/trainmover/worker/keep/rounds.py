@@ -17,7 +17,7 @@ import torch
 from trainmover.comm import Drained
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Fingerprinted, WorkerFact
-from trainmover.state.fingerprint import HASH_BYTES, fingerprint
+from trainmover.state.proof.fingerprint import HASH_BYTES, fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.gate import Gate

@@ -23,11 +23,12 @@ from trainmover.state.kinds.generators import Generator, set_state, state_of
 from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.script import process
-from trainmover.state.script.crowds import Crowd
-from trainmover.state.script.layers import Layers, Make
 from trainmover.state.script.search.layout import ABSENT
-from trainmover.state.script.things import Things, held_by, in_words
-from trainmover.state.script.untracked import TRAINED
+from trainmover.state.script.things.crowds import Crowd
+from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.layers import Layers, Make
+from trainmover.state.script.things.things import Things, in_words
+from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked

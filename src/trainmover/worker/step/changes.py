@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainmover.sandbox.record import STEPS
-from trainmover.state.device_digest import lies_elsewhere
-from trainmover.state.digest import hashes_of
 from trainmover.state.encode import as_local
+from trainmover.state.proof.device_digest import lies_elsewhere
+from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.tensors import Watched
 

@@ -17,7 +17,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.state import rng
 from trainmover.state.encode import encode
-from trainmover.state.samples import Proof, Samples
+from trainmover.state.proof.samples import Proof, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered
 from trainmover.worker.data.inputs import hash_of

@@ -18,7 +18,7 @@ Record of a rank, "how to run step s on another machine":
     reserve   how many fetches before the last one `top` lies, each the first for its step
     each      how many fetches the rank made for the step at `top`; 0: as far as is known, all
     between   RNG at these fetches and the last one
-    sample    of its shared state, as of the newest gate; see `state.samples`
+    sample    of its shared state, as of the newest gate; see `state.proof.samples`
     variables those of the script at the last fetch, hashed: see `state/script/variables.py`
     groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
@@ -45,7 +45,7 @@ from trainmover.ids import Epoch, Step
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
-from trainmover.state.samples import Sample
+from trainmover.state.proof.samples import Sample
 from trainmover.state.vault import VaultClient
 from trainmover.worker.step.results.given import Given
 

@@ -2,8 +2,8 @@
 
 Rounds are seldom, and replicas may part between two of them: by what the script does, or because
 bits have changed. Whoever is lost from then on until somebody knows of it cannot be given back. So
-each gate compares a sample (`state.samples`): if one differs, a round follows at once, which says
-for certain who holds what, and all ranks keep what is their own from that boundary on.
+each gate compares a sample (`state.proof.samples`): if one differs, a round follows at once, which
+says for certain who holds what, and all ranks keep what is their own from that boundary on.
 
 A sample has gradients in it that are about to be applied. Where they differ and all state is equal
 behind the update, they are no sign in this script, and are left out from then on.

@@ -14,7 +14,7 @@ import torch
 import xxhash
 
 from trainmover.state.script import handles
-from trainmover.state.script.libraries import module_of, only_shows
+from trainmover.state.script.things.libraries import module_of, only_shows
 from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Work
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, complex})

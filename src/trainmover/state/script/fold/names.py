@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import torch
 
-from trainmover.state.script.libraries import module_of
+from trainmover.state.script.things.libraries import module_of
 
 Inside = Callable[[object], Any]
 """Folds what a thing holds."""

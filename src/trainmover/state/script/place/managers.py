@@ -23,10 +23,10 @@ from typing import Any
 
 from trainmover.installed import is_installed
 from trainmover.state.script.code.source import scope_of
-from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.stacked import can_be_read, owner_at
 from trainmover.state.script.place.withs import EXITS, STACKS
-from trainmover.state.script.things import closed_over, held_by, slots_in
+from trainmover.state.script.things.held import closed_over, held_by, slots_in
+from trainmover.state.script.things.libraries import module_of
 
 _ENTERS = ("__enter__", "__aenter__")
 _BY_NAME = frozenset({"getattr", "vars", "__dict__", "attrgetter", "asdict"})

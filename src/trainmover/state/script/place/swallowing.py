@@ -30,10 +30,10 @@ from trainmover.state.script.code.grammar import own
 from trainmover.state.script.code.scopes import scope_key
 from trainmover.state.script.code.source import tree_of
 from trainmover.state.script.code.syntax import Function, called_name, walk
-from trainmover.state.script.libraries import module_of
 from trainmover.state.script.place.liveness import flow_of
 from trainmover.state.script.place.withs import EXITS, STACKS, made_by, withs
-from trainmover.state.script.things import closed_over, held_by
+from trainmover.state.script.things.held import closed_over, held_by
+from trainmover.state.script.things.libraries import module_of
 
 _OURS = __name__.partition(".")[0]
 _ENTERS = frozenset({"enter_context", "enter_async_context"})

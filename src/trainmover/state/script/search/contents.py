@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainmover.state.script.code.handed import ANY
 from trainmover.state.script.code.scopes import Source
-from trainmover.state.script.libraries import is_like_array
+from trainmover.state.script.things.libraries import is_like_array
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.modules import TABLES
 

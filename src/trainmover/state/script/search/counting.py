@@ -14,9 +14,6 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.clocks import tells_in
 from trainmover.state.script.code.relied_on import relies_on_more, worthless
 from trainmover.state.script.code.scopes import Scope, Source
-from trainmover.state.script.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
-from trainmover.state.script.crowds import objects_in, seen_of
-from trainmover.state.script.libraries import OwnTypes, is_like_array
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     changes_in_place,
@@ -24,8 +21,13 @@ from trainmover.state.script.search.contents import (
     is_handed,
     is_trained,
 )
-from trainmover.state.script.things import BOUND, CACHE, Things, computed_in, held_by, slots_of
-from trainmover.state.script.untracked import TRAINED
+from trainmover.state.script.things.crowds import DEPTH_MAX as CROWD_DEPTH_MAX
+from trainmover.state.script.things.crowds import objects_in, seen_of
+from trainmover.state.script.things.held import computed_in, held_by, slots_of
+from trainmover.state.script.things.libraries import OwnTypes, is_like_array
+from trainmover.state.script.things.readers import BOUND, CACHE
+from trainmover.state.script.things.things import Things
+from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, entry_of
 
 SMALL, NESTED_MAX = 64, 3

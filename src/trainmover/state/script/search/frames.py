@@ -30,8 +30,6 @@ from trainmover.state.script.code.relied_on import relies_on_more
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
 from trainmover.state.script.code.syntax import walk
-from trainmover.state.script.layers import Hooked, Layers
-from trainmover.state.script.libraries import OwnTypes
 from trainmover.state.script.place.liveness import Live, live_at
 from trainmover.state.script.place.managers import (
     Above,
@@ -70,20 +68,14 @@ from trainmover.state.script.search.layout import (
     short,
 )
 from trainmover.state.script.search.singles import singles
-from trainmover.state.script.things import (
-    ITERATORS,
-    First,
-    Places,
-    Results,
-    Things,
-    held_by,
-    locals_of,
-    slots_in,
-    slots_of,
-)
-from trainmover.state.script.untracked import Untracked
+from trainmover.state.script.things.held import held_by, locals_of, slots_in, slots_of
+from trainmover.state.script.things.layers import Hooked, Layers
+from trainmover.state.script.things.libraries import OwnTypes
+from trainmover.state.script.things.readers import ITERATORS, Results
+from trainmover.state.script.things.things import First, Places, Things
+from trainmover.state.script.things.untracked import Untracked
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import entry_of
-from trainmover.state.script.views import Views
 from trainmover.torch_internals.modules import global_hooks
 
 _OURS = __name__.partition(".")[0]

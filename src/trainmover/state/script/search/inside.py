@@ -37,18 +37,6 @@ from trainmover.state.script import brief, handles
 from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.code.source import scope_of
-from trainmover.state.script.crowds import Crowd
-from trainmover.state.script.libraries import (
-    OwnTypes,
-    clocks_in,
-    file_of,
-    grown_in,
-    is_like_array,
-    is_of_library,
-    module_of,
-    only_shows,
-    stored_in,
-)
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     OF_MODULES,
@@ -77,17 +65,22 @@ from trainmover.state.script.search.layout import (
     short,
     value_of,
 )
-from trainmover.state.script.things import (
-    BOUND,
-    C_DATA,
-    CACHE,
-    held_by,
-    is_closed,
-    results_of,
-    slots_in,
-    slots_of,
+from trainmover.state.script.things.crowds import Crowd
+from trainmover.state.script.things.held import held_by, slots_in, slots_of
+from trainmover.state.script.things.libraries import (
+    OwnTypes,
+    clocks_in,
+    file_of,
+    grown_in,
+    is_like_array,
+    is_of_library,
+    module_of,
+    only_shows,
+    stored_in,
 )
-from trainmover.state.script.untracked import TRAINED
+from trainmover.state.script.things.readers import BOUND, C_DATA, CACHE, results_of
+from trainmover.state.script.things.things import is_closed
+from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import PLAIN, is_secret
 from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
 

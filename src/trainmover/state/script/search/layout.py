@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from trainmover.asked import Sizes
 from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.script.place.stacked import Reader
-from trainmover.state.script.things import Things
+from trainmover.state.script.things.things import Things
+from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import NO_VALUE, Entry
-from trainmover.state.script.views import Views
 
 ABSENT: Any = object()
 NEVER: Any = object()

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from trainmover.ids import Step
-from trainmover.state import device_digest, samples, staging
-from trainmover.state.samples import Proof, Sample, Samples
+from trainmover.state import staging
+from trainmover.state.proof import device_digest, samples
+from trainmover.state.proof.samples import Proof, Sample, Samples
 from trainmover.state.tracked import Tracked
 from trainmover.worker.keep.rounds import is_compared
 

@@ -31,7 +31,8 @@ from torch import Tensor, nn
 from trainmover.asked import Pieces
 from trainmover.errors import ProtocolError
 from trainmover.ids import Step
-from trainmover.state import device_digest, encode, staging, tensor_bytes
+from trainmover.state import encode, staging, tensor_bytes
+from trainmover.state.proof import device_digest
 from trainmover.state.tracked import HasState, Tracked
 from trainmover.torch_internals.tensors import version_of
 

@@ -23,8 +23,8 @@ from trainmover.state.encode import as_local
 from trainmover.state.kinds.generators import KeptGenerator
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.kinds.zero import shard_of
-from trainmover.state.script.libraries import kept_in
-from trainmover.state.script.views import Views
+from trainmover.state.script.things.libraries import kept_in
+from trainmover.state.script.things.views import Views
 from trainmover.torch_internals.modules import parts_of, tensors_of
 from trainmover.torch_internals.tensors import version_of
 

@@ -10,9 +10,9 @@ import pytest
 from captures import Job
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
-from trainmover.state.script.libraries import stored_in
 from trainmover.state.script.search.frames import Search
-from trainmover.state.script.things import is_closed
+from trainmover.state.script.things.libraries import stored_in
+from trainmover.state.script.things.things import is_closed
 
 MADE = """
     import asyncio, contextlib, contextvars, enum, functools, queue, random, typing, weakref

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from trainmover.state.script.code.relied_on import relied_on
-from trainmover.state.script.layers import Layers
-from trainmover.state.script.things import Things
+from trainmover.state.script.things.layers import Layers
+from trainmover.state.script.things.things import Things
 from trainmover.worker.step.before import Moving
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmover.state.fingerprint import HASH_BYTES, Fingerprint, fingerprint, hashes_of
+from trainmover.state.proof.fingerprint import HASH_BYTES, Fingerprint, fingerprint, hashes_of
 from trainmover.state.tracked import Tracked
 
 

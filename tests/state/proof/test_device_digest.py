@@ -7,7 +7,7 @@ import pytest
 import torch
 import xxhash
 
-from trainmover.state import device_digest, digest, fingerprint
+from trainmover.state.proof import device_digest, digest, fingerprint
 
 SLICE = 64
 MASK = (1 << 64) - 1

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import xxhash
 from torch import Tensor
 
-from trainmover.state import device_digest, encode, tensor_bytes
+from trainmover.state import encode, tensor_bytes
+from trainmover.state.proof import device_digest
 
 HASH_BYTES = 16
 

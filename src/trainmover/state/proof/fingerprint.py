@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import xxhash
 from torch import Tensor
 
-from trainmover.state import device_digest, encode, tensor_bytes
+from trainmover.state import encode, tensor_bytes
 from trainmover.state.moments import Moment
+from trainmover.state.proof import device_digest
 from trainmover.state.tracked import Tracked
 
 HASH_BYTES = 8

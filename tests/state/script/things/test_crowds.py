@@ -6,8 +6,8 @@ from typing import Any
 import captures
 import pytest
 
-from trainmover.state.script import crowds
-from trainmover.state.script.crowds import Crowd
+from trainmover.state.script.things import crowds
+from trainmover.state.script.things.crowds import Crowd
 
 SCRIPT = """
 import typing

@@ -16,7 +16,8 @@ import pytest
 
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.stacked import iterator_at, levels
-from trainmover.state.script.things import ITERATORS, Things
+from trainmover.state.script.things.readers import ITERATORS
+from trainmover.state.script.things.things import Things
 from trainmover.state.script.values import entry_of
 
 KINDS = {*map(id, ITERATORS)}

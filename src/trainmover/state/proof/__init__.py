@@ -1,0 +1,1 @@
+"""What shows that ranks hold the same, and which part of it differs if they do not."""

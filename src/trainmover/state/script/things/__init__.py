@@ -1,0 +1,1 @@
+"""What a script keeps that is no plain value: its kinds, and what each is told by."""
