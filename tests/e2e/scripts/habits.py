@@ -238,7 +238,7 @@ HABITS = [
     equal("loops/begun_anew"),
     equal("loops/begun_anew_by_generators", holds=(6, 18)),
     refused("loops/fetched_inside"),
-    equal("loops/fetched_before"),
+    equal("loops/fetched_before", alone=True),
     equal("loops/infinite"),
     refused("loops/cycled"),
     refused("loops/sliced"),
