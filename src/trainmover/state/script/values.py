@@ -274,7 +274,8 @@ class Fold:
         if issubclass(kind, Distribution):
             return [kind.__name__, *self._mapping(objects.parameters_of(value), depth)]
         if issubclass(kind, Enum):
-            return [kind.__name__, held_by(value).get("_name_")]
+            named = held_by(value)
+            return [kind.__name__, named.get("_name_"), self._inside(named.get("_value_"), depth)]
         if issubclass(kind, (*TOLD, DeviceMesh)):
             return [kind.__name__, repr(value)]
         for base in (int, float, str, bytes):

@@ -18,8 +18,8 @@ import threading
 import types
 import weakref
 import zlib
-from collections import ChainMap, UserDict, UserList, UserString, deque
-from collections.abc import Callable, Collection, Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from functools import lru_cache
 from types import (
@@ -37,8 +37,11 @@ from types import (
 from typing import Any
 
 import numpy
+import torch
 import xxhash
+from torch import UntypedStorage
 from torch.quasirandom import SobolEngine
+from torch.storage import TypedStorage
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from trainmover.installed import is_installed
@@ -49,14 +52,15 @@ from trainmover.state.script.fold.kinds import PLAIN
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import address_at, levels
+from trainmover.state.script.things import of_python
 from trainmover.state.script.things.crowds import Crowd
 from trainmover.state.script.things.held import held_by, locals_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import module_of
+from trainmover.state.script.things.of_python import Inside, Reader
 from trainmover.torch_internals import loaders
 
-Inside = Callable[[object], Any]
-"""Folds what a thing holds."""
+_OF_EXCEPTIONS = ("args", "__cause__", "__context__")
 _CONTENT_MAX = 1024 * 1024
 """Bytes of a memory or a file in memory that are looked at."""
 _MADE_OF_OTHERS: tuple[type, ...] = (
@@ -75,10 +79,9 @@ CACHE = type(functools.lru_cache(len))
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _COMPRESSORS = (type(zlib.compressobj()), type(zlib.decompressobj()))
 C_DATA = ctypes.c_int.__mro__[-2]
-_QUEUES = (queue.Queue, queue.LifoQueue, queue.PriorityQueue)
-_FILES = (io.TextIOWrapper, io.BufferedReader, io.FileIO, io.BytesIO, io.StringIO)
+_BUFFERED = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+_FILES = (io.TextIOWrapper, *_BUFFERED, io.FileIO, io.BytesIO, io.StringIO)
 _HASHES = re.compile(r"_(hashlib|md5|sha\d*|blake2|xxhash)|xxhash\b.*")
-_USERS = (UserDict, UserList, UserString)
 _WEAK = (
     *(weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet),
     *(WeakIdKeyDictionary, WeakTensorKeyDictionary),
@@ -93,15 +96,15 @@ class NameOf(dict[type, str]):
         return self[kind]
 
 
-class ReaderOf(dict[type, Callable[[Any, Inside], Any] | None]):
+class ReaderOf(dict[type, Reader | None]):
     """Of each kind, looked for once."""
 
-    def __missing__(self, kind: type) -> Callable[[Any, Inside], Any] | None:
+    def __missing__(self, kind: type) -> Reader | None:
         self[kind] = _reader_of(kind)
         return self[kind]
 
 
-def _reader_of(kind: type) -> Callable[[Any, Inside], Any] | None:
+def _reader_of(kind: type) -> Reader | None:
     for readers in (_STILL_BY_KIND, _MOVING_BY_KIND):
         for known, reader in readers.items():
             if issubclass(kind, known):
@@ -136,11 +139,34 @@ def name_of(kind: type) -> str:
 def _code(value: FunctionType, inside: Inside) -> Any:
     """Where it is written, and its plain defaults. What it closes over are variables."""
     code = value.__code__
-    file = os.sep.join(code.co_filename.split(os.sep)[-2:])
     plain = [one for one in value.__defaults__ or () if type(one) in PLAIN]
-    consts = [one for one in code.co_consts if type(one) in PLAIN]
-    told = [code.co_code, *map(repr, consts), *code.co_names]
-    return [file, value.__qualname__, code.co_firstlineno, inside(plain), told]
+    return [value.__qualname__, inside(plain), _written(code)]
+
+
+def _written(code: CodeType) -> bytes:
+    """A hash: the same line may have several functions, and what `eval` has made none."""
+    reference, known = _WRITTEN.get(id(code), (None, b""))
+    if reference is None or reference() is not code:
+        file = os.sep.join(code.co_filename.split(os.sep)[-2:])
+        constants = [*map(_constant, code.co_consts)]
+        told = [file, code.co_firstlineno, code.co_code, constants, code.co_names]
+        known = xxhash.xxh3_64_digest(repr(told).encode("utf8", "surrogatepass"))
+        gone = functools.partial(_WRITTEN.pop, id(code))
+        _WRITTEN[id(code)] = weakref.ref(code, gone), known
+    return known
+
+
+_WRITTEN: dict[int, tuple[weakref.ref[CodeType], bytes]] = {}
+
+
+def _constant(value: object) -> Any:
+    """In a function: of sets the order is chance."""
+    if isinstance(value, CodeType):
+        return _written(value)
+    if isinstance(value, tuple | frozenset):
+        every = [*map(_constant, value)]
+        return sorted(every, key=repr) if isinstance(value, frozenset) else every
+    return repr(value)
 
 
 def _method(value: MethodType, inside: Inside) -> Any:
@@ -291,6 +317,13 @@ def _future(value: "Future[Any]", inside: Inside) -> Any:
     return inside(value.result(0) if error is None else error)
 
 
+def _promised(value: "asyncio.Future[Any]", inside: Inside) -> Any:
+    """By its attributes: whose exception was asked for is no more said to be forgotten."""
+    if value.cancelled() or not value.done():
+        return value.cancelled()
+    return [inside(value._exception), inside(value._result)]  # type: ignore[attr-defined]
+
+
 def _memory(value: Any, inside: Inside) -> Any:
     return _digest_of(bytes(value))
 
@@ -299,16 +332,17 @@ def _compressor(value: Any, inside: Inside) -> Any:
     return inside(value.copy().flush())
 
 
-def _semaphore(value: threading.Semaphore, inside: Inside) -> Any:
-    return held_by(value).get("_value")
-
-
 def _simple_queue(value: "queue.SimpleQueue[Any]", inside: Inside) -> Any:
     return _cannot_be_read(os.getpid()) if value.qsize() else 0
 
 
 def _flat(value: "numpy.flatiter[Any]", inside: Inside) -> Any:
     return [value.index, inside(value.base)]
+
+
+def _storage(value: Any, inside: Inside) -> Any:
+    whole = value.untyped() if isinstance(value, TypedStorage) else value  # type: ignore[no-untyped-call]
+    return inside(torch.empty(0, dtype=torch.uint8, device=whole.device).set_(whole))
 
 
 def _lock(value: Any, inside: Inside) -> Any:
@@ -348,10 +382,6 @@ def _context(value: contextvars.Context, inside: Inside) -> Any:
     return inside(dict(sorted((variable.name, one) for variable, one in value.items())))
 
 
-def _queue(value: "queue.Queue[Any]", inside: Inside) -> Any:
-    return inside([*held_by(value)["queue"]])
-
-
 def _weak(value: Any, inside: Inside) -> Any:
     held = held_by(value).get("data")
     if isinstance(held, set):
@@ -364,33 +394,38 @@ def _reference(value: "weakref.ref[Any]", inside: Inside) -> Any:
     return inside(value())
 
 
-def _users(value: Any, inside: Inside) -> Any:
-    return inside(held_by(value).get("data"))
-
-
-def _chain(value: Any, inside: Inside) -> Any:
-    return inside(held_by(value).get("maps"))
-
-
 def _mapping(value: Any, inside: Inside) -> Any:
     return inside(dict(value))
 
 
 def _raised(value: BaseException, inside: Inside) -> Any:
-    return inside(list(BaseException.args.__get__(value)))  # type: ignore[attr-defined]
+    """What was noted on it, and what it came of."""
+    args, *came_of = [vars(BaseException)[name].__get__(value) for name in _OF_EXCEPTIONS]
+    return [inside(one) for one in (list(args), held_by(value).get("__notes__"), *came_of)]
 
 
 def _file(value: Any, inside: Inside) -> Any:
-    """How far it is read; of what is written no process has the same."""
-    if type(value) in (io.BytesIO, io.StringIO):
-        content = value.getvalue()
+    """How far it is read; of what is written no process has the same, if that is not in memory."""
+    if value.closed:
+        return None
+    if type(memory := _memory_of(value)) in (io.BytesIO, io.StringIO):
+        if memory is not value:
+            value.flush()
+        content = memory.getvalue()
         return [value.tell(), _digest_of(content if type(content) is bytes else content.encode())]
-    if value.closed or value.writable():
+    if value.writable():
         return None
     try:
         return value.tell()
     except OSError:  # As lines of text are iterated over.
         return _cannot_be_read(os.getpid())
+
+
+def _memory_of(value: Any) -> Any:
+    """What lies below all else."""
+    if isinstance(value, io.TextIOWrapper):
+        return _memory_of(value.buffer)
+    return _memory_of(value.raw) if isinstance(value, _BUFFERED) else value
 
 
 def _digest_of(content: bytes) -> bytes:
@@ -400,7 +435,7 @@ def _digest_of(content: bytes) -> bytes:
     return xxhash.xxh3_64_digest(content)
 
 
-_Readers = dict[Any, Callable[[Any, Inside], Any]]
+_Readers = dict[Any, Reader]
 _STILL_BY_KIND: _Readers = {
     **names.READERS,
     FunctionType: _code,
@@ -413,10 +448,11 @@ _MOVING_BY_KIND: _Readers = {
     **dict.fromkeys((functools.partial, functools.partialmethod), _partial),
     CACHE: _cached,
     AsyncGeneratorType: _asynchronous,
-    threading.Semaphore: _semaphore,
     type(threading.Lock()): _lock,
     queue.SimpleQueue: _simple_queue,
     numpy.flatiter: _flat,
+    numpy.nditer: lambda value, inside: value.iterindex,
+    **dict.fromkeys((TypedStorage, UntypedStorage), _storage),
     mmap.mmap: _mapped,
     Layers: Layers.read,
     Hooked: Hooked.read,
@@ -431,15 +467,14 @@ _MOVING_BY_KIND: _Readers = {
     GeneratorType: _generator,
     CoroutineType: _coroutine,
     asyncio.Task: _task,
+    asyncio.Future: _promised,
     **dict.fromkeys(iterators.PLACED, iterators.placed),
     **dict.fromkeys(_MADE_OF_OTHERS, _others),
     contextvars.ContextVar: _variable,
     contextvars.Context: _context,
-    **dict.fromkeys(_QUEUES, _queue),
+    **of_python.READERS,
     **dict.fromkeys(_WEAK, _weak),
     weakref.ref: _reference,
-    **dict.fromkeys(_USERS, _users),
-    ChainMap: _chain,
     types.MappingProxyType: _mapping,
     BaseException: _raised,
     **dict.fromkeys(_FILES, _file),

@@ -10,6 +10,7 @@ code: types are asked, and what lies in an object, never the object itself.
 """
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,13 +32,13 @@ from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.fold.kinds import PLAIN
 from trainmover.state.script.things.held import computed_in, held_by, slots_in
 from trainmover.state.script.things.layers import Hooked
-from trainmover.state.script.things.libraries import is_of_library, only_shows
+from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
+from trainmover.state.script.things.of_python import Inside
 from trainmover.state.script.things.readers import (
     BOUND,
     CONTAINERS,
     MOVING,
     STILL,
-    Inside,
     NameOf,
     ReaderOf,
     name_of,
@@ -160,12 +161,23 @@ class Things:
         return name if reference is not None and reference() is value else self.places.of(value)
 
     def _of(self, value: object, inside: Inside) -> Any:
-        """Which function it is; of a method, whose it is."""
+        """Which function it is; of a method, whose it is; of a class that no module has, what it is
+        made of."""
         if type(value) not in BOUND:
-            return self._which(value)
+            known = self._which(value)
+            is_made = not known and isinstance(value, type) and not _is_in_module(value)
+            return self._made_of(value, inside) if is_made else known
         owner: Any = value.__self__  # type: ignore[attr-defined]
         of_own = self._is_own(type(owner)) and not issubclass(type(owner), type | ModuleType)
         return self._which(owner) or (self._known_made(owner, inside) if of_own else "")
+
+    def _made_of(self, value: Any, inside: Inside) -> list[Any]:
+        return [
+            [name, inside(one)]
+            for name, one in sorted(vars(value).items())
+            if (type(one) is FunctionType or (name[:2] != "__" and self._is_data(one, 0)))
+            and not self._leaves(name, one)
+        ]
 
     def inside(self, value: object) -> list[tuple[object, object]]:
         """What it is told by, if it is a thing: what lies in it, each with a name that is the same
@@ -265,6 +277,13 @@ def in_words(value: object, tracked_as: str = "") -> str:
     if issubclass(kind, type):
         return f"the class {name_of(value)}"  # type: ignore[arg-type]
     return f"a {kind.__name__}"
+
+
+def _is_in_module(kind: type) -> bool:
+    found: object = sys.modules.get(module_of(kind))
+    for name in kind.__qualname__.split("."):
+        found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
+    return found is kind
 
 
 def is_closed(kind: type) -> bool:
