@@ -52,6 +52,7 @@ IN_FILES: Names = {
     "distributed/tensor/_sharding_prop.py": ("self.propagate_op_sharding",),
     "distributions/distribution.py": ("_validate_args",),
     "distributions/transforms.py": ("class _InverseTransform", "_inv", "_cached_x_y"),
+    "jit/_script.py": ("self._c",),
     "nn/modules/module.py": (
         "_buffers",
         "_metadata",
@@ -118,6 +119,7 @@ IN_MEMORY: Names = {
         "_current_graph_task_id",
     ),
     "torch._C.Generator": ("_cdata",),
+    "torch._C.ScriptModule": ("_get_method", "_method_names"),
     "torch.UntypedStorage": ("_cdata",),
     "torch._C._autograd": (
         "_top_saved_tensors_default_hooks",

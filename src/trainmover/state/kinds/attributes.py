@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import UserError
 from trainmover.state import encode, sets, tensor_bytes
-from trainmover.torch_internals import modules
+from trainmover.torch_internals import modules, scripted
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024
 Stored = Callable[[object], Collection[str]]
@@ -33,13 +33,19 @@ class Attributes:
         parts = list(owner.modules()) if isinstance(owner, nn.Module) else [owner]
         found = [(part, sorted(set(stored(part)) - _OF_TORCH)) for part in parts]
         self._parts = [(number, part, names) for number, (part, names) in enumerate(found) if names]
+        self._compiled = [
+            (number, part, names)
+            for number, part in enumerate(parts)
+            if isinstance(part, nn.Module) and (names := scripted.changed_in(part))
+        ]
 
     def __bool__(self) -> bool:
         """Whether there may be any."""
-        return bool(self._parts)
+        return bool(self._parts or self._compiled)
 
     def state_dict(self) -> dict[str, Any]:
-        """By number of the module and name; under "" those that are not set."""
+        """By number of the module and name; under "" those that are not set. Raises UserError for
+        one of TorchScript's that no record can carry."""
         state: dict[str, Any] = {}
         gone = []
         for number, part, names in self._parts:
@@ -50,11 +56,17 @@ class Attributes:
                     gone.append(f"{number}.{name}")
                 elif goes_along(value):
                     state[f"{number}.{name}"] = value
+        for number, part, names in self._compiled:
+            for name in names:
+                value = getattr(part, name)
+                if not goes_along(value):
+                    raise _too_much(part, name)
+                state[f"{number}.{name}"] = value
         return state | {_GONE: gone} if gone else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set them; containers that are there get the content, so who holds them sees it too."""
-        parts = {str(number): part for number, part, _ in self._parts}
+        parts = {str(number): part for number, part, _ in [*self._parts, *self._compiled]}
         values = dict(state)
         for key in values.pop(_GONE, ()):
             number, _, name = key.partition(".")
@@ -64,6 +76,17 @@ class Attributes:
             number, _, name = key.partition(".")
             if number in parts:
                 put_attribute(parts[number], name, value)
+
+
+def _too_much(part: object, name: str) -> UserError:
+    kind = getattr(part, "original_name", type(part).__name__)
+    return UserError(
+        f"The compiled code of {kind} changes its attribute `{name}`, which is no plain value, or "
+        f"more than {ATTRIBUTE_BYTES_MAX >> 10} KB.",
+        means="No state_dict has it, and it cannot go with the record of every step: a rank that "
+        "is taken over would go on with another.",
+        do=f"Register `{name}` as a buffer of the module.",
+    )
 
 
 _OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}

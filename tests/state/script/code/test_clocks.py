@@ -188,6 +188,15 @@ BESIDE = {
             kept.go()
             print(kept.day)
     """,
+    "a time that begins with none": """
+        from datetime import timedelta
+        def main():
+            kept = timedelta()
+            for x, y in job.batches(DATA):
+                kept += timedelta(seconds=float(x.sum()) + 1)
+            print(kept)
+        main()
+    """,
     "a time that the script works out itself": """
         class World:
             elapsed_time = 0.0

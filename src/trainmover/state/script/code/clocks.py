@@ -41,6 +41,8 @@ _TIMELESS = frozenset(
 )
 """Functions of these that give what they are given in another form; of some with no argument that
 is the time."""
+_NOTHING = frozenset({"timedelta", "SpooledTemporaryFile"})
+"""Of these, what is no time without an argument either."""
 _CLOCK_ATTRIBUTES = frozenset(
     {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
     | {"max_memory_reserved", "memory_stats", "mem_get_info"}
@@ -452,8 +454,9 @@ class Clocks:
                 if is_known and (
                     dotted in _CLOCK_CALLS or dotted.partition(".")[0] in _CLOCK_MODULES
                 ):
-                    is_form = dotted.rpartition(".")[2] in _TIMELESS
-                    return not (is_form and (node.args or node.keywords))
+                    form = dotted.rpartition(".")[2]
+                    is_form = form in _TIMELESS and bool(node.args or node.keywords)
+                    return not (is_form or form in _NOTHING)
                 if "." in dotted and self._is_told(dotted):
                     return True
                 last = func.attr if isinstance(func, ast.Attribute) else dotted

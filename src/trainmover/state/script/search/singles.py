@@ -1,7 +1,8 @@
 """Objects of which a process has one, and that scripts reach by calls: `current_thread()`,
-`getLogger("train")`.
+`getLogger("train")`; and the loop that runs the script's tasks, whether it has a name for them.
 """
 
+import asyncio
 import logging
 import multiprocessing
 import threading
@@ -16,6 +17,14 @@ def singles(stored: Set[str]) -> Iterator[tuple[str, object]]:
     for path, one in _every():
         if not new.isdisjoint(vars(one)):
             yield path, one
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Of asyncio's, that the fetch is in."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _every() -> Iterator[tuple[str, object]]:

@@ -75,6 +75,7 @@ BOUND = frozenset(
         *(type(numpy.random.rand), type(re.compile("").match)),
     }
 )
+_CALLED = BOUND | {FunctionType, functools.partial}
 CACHE = type(functools.lru_cache(len))
 CONTAINERS = (dict, list, tuple, deque, set, frozenset)
 _COMPRESSORS = (type(zlib.compressobj()), type(zlib.decompressobj()))
@@ -317,6 +318,24 @@ def _future(value: "Future[Any]", inside: Inside) -> Any:
     return inside(value.result(0) if error is None else error)
 
 
+def _loop(value: asyncio.AbstractEventLoop, inside: Inside) -> Any:
+    """Its tasks, in the order in which they were made, and what the script has it call next."""
+    tasks = sorted(asyncio.all_tasks(value), key=_made_at)
+    own = asyncio.current_task(value)
+    called = [[one._callback, one._args] for one in [*getattr(value, "_ready", ())]]
+    called = [one for one in called if type(one[0]) in _CALLED and not _is_asynchronous(one[0])]
+    return [inside([one for one in tasks if one is not own]), inside(called)]
+
+
+def _made_at(task: "asyncio.Task[Any]") -> tuple[int, str]:
+    return len(task.get_name()), task.get_name()
+
+
+def _is_asynchronous(function: Any) -> bool:
+    """One of asyncio's own."""
+    return str(getattr(function, "__module__", "")).partition(".")[0] in ("asyncio", "_asyncio")
+
+
 def _promised(value: "asyncio.Future[Any]", inside: Inside) -> Any:
     """By its attributes: whose exception was asked for is no more said to be forgotten."""
     if value.cancelled() or not value.done():
@@ -466,6 +485,7 @@ _MOVING_BY_KIND: _Readers = {
     SobolEngine: _drawn,
     GeneratorType: _generator,
     CoroutineType: _coroutine,
+    asyncio.AbstractEventLoop: _loop,
     asyncio.Task: _task,
     asyncio.Future: _promised,
     **dict.fromkeys(iterators.PLACED, iterators.placed),

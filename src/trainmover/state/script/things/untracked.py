@@ -25,6 +25,7 @@ from trainmover.state.kinds.values import Attributes
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.script.things.libraries import kept_in
 from trainmover.state.script.things.views import Views
+from trainmover.torch_internals import scripted
 from trainmover.torch_internals.modules import parts_of, tensors_of
 from trainmover.torch_internals.tensors import version_of
 
@@ -159,16 +160,19 @@ class Untracked:
             yield from (one for one in whole if not is_lazy(one) and not self._shows(one))
 
     def _kept_in(self, part: nn.Module) -> dict[str, Any]:
-        """What a metric of a library keeps in plain attributes; mostly nothing."""
+        """What a metric of a library keeps in plain attributes, and what compiled code changes;
+        mostly nothing."""
         if part not in self._kept:
-            self._kept[part] = sorted(kept_in(part))
+            self._kept[part] = sorted({*kept_in(part), *scripted.changed_in(part)})
+        if scripted.is_one(part):
+            return {name: getattr(part, name) for name in self._kept[part]}
         return {name: vars(part).get(name) for name in self._kept[part]}
 
     def _has(self, value: object) -> bool:
         if issubclass(type(value), nn.Module):
             held = (one for part in _parts(value) for one in tensors_of(part).values())
             lazy = any(one is not None and is_lazy(one) for one in held)
-            return lazy or next(self.tensors(value), None) is not None
+            return lazy or next(self.tensors(value), None) is not None or self._counts(value)
         if issubclass(type(value), nn.Parameter):
             return is_lazy(value) or not self._shows(value)  # type: ignore[arg-type]
         if issubclass(type(value), torch.optim.Optimizer):
@@ -179,6 +183,11 @@ class Untracked:
             wrapped = [one for one in vars(value).values() if self.own_name(one)]
             return not any(_is_part(one, value) for one in wrapped)  # type: ignore[arg-type]
         return not self.name_of(value)
+
+    def _counts(self, value: object) -> bool:
+        """Whether compiled code of it changes attributes."""
+        parts = (one for one in _parts(value) if not self.own_name(one))
+        return any(scripted.changed_in(part) for part in parts)
 
     def _goes_along(self, value: object) -> bool:
         """Whether it is inside of a tracked optimizer whose `state_dict()` has all of its state."""
