@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 from torch import Tensor
 
+from trainmover.asked import are
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
@@ -447,12 +448,13 @@ class Variables:
 
     def _layout_for(self, frames: list[FrameType], locals_of: list[Any]) -> Layout:
         at = tuple([(frame.f_code, frame.f_lasti) for frame in frames])
+        if len(sys.modules) != self._modules_seen:
+            self._learn_modules()
         layout = self._layouts.get(at)
         swapped = "__dict__" in self._source.attributes  # What holds attributes is another then.
         if layout is None or swapped or not _holds(layout, locals_of):
             if len(self._layouts) >= LAYOUTS_MAX:
                 self._layouts.clear()
-            self._learn_modules()
             search = Search(
                 dataclasses.replace(self._source, temporary=self._temporary_at(frames)),
                 self._is_own_file,
@@ -488,14 +490,19 @@ class Variables:
         return temporary_in([source for _, source in known], here)
 
     def _learn_modules(self) -> None:
-        """Which of the loaded modules are the script's own, and what their source says."""
+        """Which of the loaded modules are the script's own, and what their source says. Where one
+        has come that a function imports, all is looked for again."""
         if len(sys.modules) == self._modules_seen:
             return
         self._modules_seen = len(sys.modules)
         paths = [(module, getattr(module, "__file__", None)) for module in self._loaded()]
         own = [(module, path) for module, path in paths if path and self._is_own_file(path)]
         own += [(module, module.__file__) for module in self._unlisted]
-        self._own_modules = [module for module, _ in own]
+        modules = [module for module, _ in own]
+        if are(modules, self._own_modules):
+            return
+        self._own_modules = modules
+        self._layouts.clear()
         known = [source for _, path in own if (source := source_of(path)) is not None]
         self._source = together(known)
 
