@@ -478,6 +478,11 @@ class Variables:
         self._newest, self._views, self._things = layout, layout.views, layout.things
         return layout
 
+    def look_again(self) -> None:
+        """The next capture says anew what lies in the state of tracked objects: that was put
+        meanwhile, and what had the value of some part of it by chance has another one now."""
+        self._layouts.clear()
+
     def _temporary_at(self, frames: list[FrameType]) -> set[str]:
         """Attributes that are written before they are read, from these frames on."""
         lines: dict[str, set[int]] = {}

@@ -73,6 +73,8 @@ class Refusal:
         with it."""
         self._look_between()
         self.give_groups(record)
+        if not at_boundary:
+            self._variables.look_again()
         theirs, own = record.variables, self._own()
         self._was_put = set()
         batches = self._loops.main.batches()
@@ -101,6 +103,7 @@ class Refusal:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Comparison.begun`."""
+        self._variables.look_again()
         own = self._own()
         self.refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
         if self._theirs is not None and self.history and all(self.history):
