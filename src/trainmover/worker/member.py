@@ -37,6 +37,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.draws import Draws, Place
 from trainmover.worker.data.loops import Loops
+from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.drill import Drills
 from trainmover.worker.join.early import KEY, EarlySource
 from trainmover.worker.keep.first_steps import Recording
@@ -119,6 +120,7 @@ class Member:
         self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
+        self._made_of = MadeOf()
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
         self.reported = Reported()
@@ -474,7 +476,9 @@ class Member:
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
-        batches.watch(self._collectives, self.variables.altered_on)
+        if self.calls == 0:
+            self._made_of.note(batches.over)
+        batches.watch(self._collectives, self.variables.altered_on, self._made_of)
         self.loops.begin(batches)
 
     def _collectives(self) -> int | None:
@@ -563,6 +567,7 @@ class Member:
         self.variables.forget()
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
+        self._made_of = MadeOf()
         self.draws = Draws(self.loops)
         self.reported, self.kinds, self.foreseen = Reported(), Kinds(), Foreseen()
         self.updates.forget()

@@ -271,6 +271,7 @@ HABITS = [
     refused("data/weighted_by_loss"),
     equal("data/weighted_by_pass", holds=(11, 25)),
     refused("data/weighted_seldom", holds=(9, 25)),
+    equal("data/hardest_by_pass", holds=(8, 25)),
     equal("data/curriculum"),
     refused("data/counting"),
     equal("data/stream"),

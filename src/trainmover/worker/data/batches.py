@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import xxhash
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
@@ -63,10 +63,11 @@ from trainmover.worker.data.loader_parts import (
     set_states,
     states_of,
 )
+from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.trail import Trail
 
-_OF_PASS = ("epochs", "numbers", "generators", "parts", "altered", "rng")
+_OF_PASS = ("epochs", "numbers", "generators", "parts", "altered", "made_of", "rng")
 _NEVER_DRAW = (range, list, tuple)
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -113,6 +114,7 @@ class Batches:
         self._given = b""  # Of what the script alters, as another process had it.
         self._counted: Counted | None = None  # What its loader's own state is made of.
         self._stored: Stored | None = None  # What the script alters of an object.
+        self._made_of: MadeOf | None = None  # What of its loader was made while it trains.
         self._collectives: Callable[[], int | None] | None = None
         self._calls: int | None = None  # Collectives until the pass began.
         self._hashing = False
@@ -126,13 +128,20 @@ class Batches:
         self.number: int | None = None
         self.finished = passes is not None and passes <= 0
 
-    def watch(self, collectives: Callable[[], int | None], stored: Stored | None = None) -> None:
+    def watch(
+        self,
+        collectives: Callable[[], int | None],
+        stored: Stored | None = None,
+        made_of: MadeOf | None = None,
+    ) -> None:
         """It is to be resumed elsewhere: hash the batches as they come, and see to it that none of
         the `collectives` counted is made for them. None: nobody can tell now.
 
         stored: which attributes of an object the script alters
+        made_of: compare what it is made of
         """
         self._hashing, self._collectives, self._stored = True, collectives, stored
+        self._made_of = made_of
 
     def given(self, batch: Any) -> Any:
         """What the script gets with this batch, which was taken last."""
@@ -256,6 +265,8 @@ class Batches:
         self._given = position.get("altered", b"")
         if self._given:
             put_back(self._loader, self._given)
+        if "made_of" in position:
+            self._check_made_of(position["made_of"])
         set_numbers(self._loader, position["numbers"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
@@ -300,9 +311,30 @@ class Batches:
         }
         if self._kind is not Kind.INDEXED and (states := _part_states(self._loader)):
             before["parts"] = states
-        if self._stored is not None and (values := altered(self._loader, self._stored)):
+        if self._stored is not None and (values := altered(self._loader, self._given_on)):
             before["altered"] = values
+        if self._made_of is not None and (hashes := self._made_of.told(self.over)):
+            before["made_of"] = hashes
         return before
+
+    def _given_on(self, owner: object) -> set[str]:
+        """Attributes of an object in the loader that whoever resumes this pass is given."""
+        names = set() if self._stored is None else {*self._stored(owner)}
+        if self._made_of is None or not isinstance(owner, Dataset | Sampler):
+            return names
+        return names | vars(owner).keys() if self._made_of.is_new(owner) else names
+
+    def _check_made_of(self, told: dict[str, bytes]) -> None:
+        own = {} if self._made_of is None else self._made_of.told(self.over)
+        others = [name for name in own if name in told and own[name] != told[name]]
+        if others:
+            raise StateMismatch(
+                f"The data that this loop goes over is another here than on the rank: "
+                f"{', '.join(others[:3])} of its loader was made anew while the script trained.",
+                means="This machine cannot take the rank: it would train on other data.",
+                do="Keep what the data is chosen or made by with job.values(...), and make the "
+                "data of that; or choose it inside of a step.",
+            )
 
     def _begun_well(self) -> None:
         """The first batch of a pass has come."""

@@ -21,7 +21,7 @@ _OBJECTS_MAX = 2000
 _CONTAINER_MAX = 64
 """Entries. What is longer holds samples, not what they are made with."""
 _OPAQUE = (Tensor, numpy.ndarray, nn.Module, type, ModuleType, str, bytes, int, float, CodeType)
-_NUMBERS = (bool, int, float)
+NUMBERS = (bool, int, float)
 
 
 def parts(loader: Any) -> list[tuple[str, Any]]:
@@ -190,12 +190,12 @@ def numbers_of(loader: Any) -> dict[str, dict[str, Any]]:
 
     By part, and in it by name; of what a sampler wraps too.
     """
-    return {path: _numbers_in(part) for path, part in _counting(loader)}
+    return {path: _numbers_in(part) for path, part in counting(loader)}
 
 
 def set_numbers(loader: Any, numbers: Mapping[str, Mapping[str, Any]]) -> None:
     """Put them back, where the parts are here. One that was still its class's is so again."""
-    for path, part in _counting(loader):
+    for path, part in counting(loader):
         given = numbers.get(path, {})
         for name in _numbers_in(part).keys() - given.keys():
             if hasattr(type(part), name):
@@ -208,10 +208,10 @@ def _numbers_in(part: Any) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in _NUMBERS or isinstance(value, numpy.number)
+    return type(value) in NUMBERS or isinstance(value, numpy.number)
 
 
-def _counting(loader: Any) -> Iterator[tuple[str, Any]]:
+def counting(loader: Any) -> Iterator[tuple[str, Any]]:
     for path, part in parts(loader):
         if isinstance(part, DataLoader) or not hasattr(part, "__dict__"):
             continue

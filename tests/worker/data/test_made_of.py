@@ -1,0 +1,98 @@
+"""Data that a script makes while it trains is given to who resumes a pass over it, or compared."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
+
+from trainmover.errors import StateMismatch
+from trainmover.worker.data.batches import Batches
+from trainmover.worker.data.made_of import MadeOf
+
+BASE = TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
+
+
+def made_of() -> MadeOf:
+    """The script has gone over BASE before its first step."""
+    made = MadeOf()
+    made.note(DataLoader(BASE, batch_size=4))
+    return made
+
+
+def begun(loader: Any, fetches: int = 1) -> Batches:
+    batches = Batches(loader, None)
+    batches.watch(lambda: 0, lambda _: set(), made_of())
+    for _ in range(fetches):
+        next(batches)
+    return batches
+
+
+def resumed(loader: Any, there: Batches) -> Batches:
+    batches = begun(loader, 0)
+    batches.resume(there.position())
+    return batches
+
+
+class Noisy(torch.utils.data.Dataset[Any]):
+    """Of the script's own."""
+
+    def __init__(self, noise: float) -> None:
+        self.data = {"x": [torch.ones(2) * noise, numpy.ones(3) * noise] * 4}
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, place: int) -> Any:
+        return self.data["x"][0]
+
+
+MADE: dict[str, Callable[[int], Any]] = {
+    "labels": lambda n: DataLoader(TensorDataset(BASE.tensors[0], torch.arange(20) * n)),
+    "a list of samples": lambda n: DataLoader([torch.full((2,), float(n + i)) for i in range(9)]),  # type: ignore[arg-type]
+    "a dataset of its own": lambda n: DataLoader(Noisy(n)),
+    "a list of batches": lambda n: [torch.full((2,), float(n + i)) for i in range(9)],
+    "a function to put samples together": lambda n: DataLoader(BASE, collate_fn=lambda _: n),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_other_data_is_refused(kind: str) -> None:
+    there = begun(MADE[kind](3), 0 if kind == "a list of batches" else 1)
+    next(there)
+    with pytest.raises(StateMismatch):
+        resumed(MADE[kind](5), there)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_the_same_data_is_the_same(kind: str) -> None:
+    there = begun(MADE[kind](3))
+    if kind != "a list of batches":
+        assert there.position()["made_of"]
+    resumed(MADE[kind](3), there)
+
+
+def test_a_choice_is_given() -> None:
+    there = begun(DataLoader(Subset(BASE, [3, 1, 9, 4, 12]), batch_size=2))
+    here = resumed(DataLoader(Subset(BASE, [0, 2, 5, 6, 7]), batch_size=2), there)
+    assert next(here)[1].tolist() == next(there)[1].tolist() == [9, 4]
+
+
+def test_weights_are_given() -> None:
+    def loader(weights: list[float]) -> Any:
+        generator = torch.Generator().manual_seed(3)
+        return DataLoader(BASE, sampler=WeightedRandomSampler(weights, 20, generator=generator))
+
+    there = begun(loader([1.0] * 10 + [5.0] * 10))
+    here = resumed(loader([2.0] * 20), there)
+    assert next(here)[1].tolist() == next(there)[1].tolist()
+
+
+def test_what_was_there_before_the_first_step_is_not_looked_at() -> None:
+    anew = begun(DataLoader(BASE, batch_size=4)).position()["made_of"]
+    assert not [name for name in anew if name.startswith("dataset")]
+    loader, made = DataLoader(BASE, batch_size=2), made_of()
+    made.note(loader)
+    assert made.told(loader) == {}
