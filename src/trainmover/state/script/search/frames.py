@@ -67,7 +67,7 @@ from trainmover.state.script.search.layout import (
     now_in,
     short,
 )
-from trainmover.state.script.search.singles import running_loop, singles
+from trainmover.state.script.search.singles import called_by_process, running_loop, singles
 from trainmover.state.script.things.held import held_by, locals_of, slots_in, slots_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import OwnTypes
@@ -479,6 +479,9 @@ class Search:
         self._inside.at = ("", "this process", 0)
         for path, one in singles(self._source.by_others):
             self._inside.hung_on(one, vars(one), path)
+        for path, one in called_by_process():
+            if self._inside.may_hold(one):
+                self._inside.go_into(one, path, 0)
         if (loop := running_loop()) is not None:
             slot = self._inside.slot("tasks of the running loop", {"loop": loop}, "loop", loop)
             self._inside.outside(slot)

@@ -469,9 +469,15 @@ class Inside:
                     self.go_into(content, path, depth + 1)
 
     def _method(self, value: Any, path: str, depth: int) -> None:
-        """Its function, and what it belongs to, which nothing else may hold."""
+        """Its function, and what it belongs to, which nothing else may hold: `push = [].append`."""
         owner = value.__self__
         self.go_into(getattr(value, "__func__", None), path, depth)
+        if (
+            type(owner) not in PLAIN
+            and changes_in_place(owner)
+            and self.counting.is_variable(owner)
+        ):
+            self.outside(self.slot(f"{path}.__self__", {"self": owner}, "self", owner))
         self._part(owner, path, depth)
 
     def _part(self, value: object, path: str, depth: int) -> None:

@@ -5,8 +5,11 @@
 import asyncio
 import logging
 import multiprocessing
+import signal
 import threading
 from collections.abc import Iterator, Set
+
+from trainmover.torch_internals.modes import entered, hook_for_saved
 
 
 def singles(stored: Set[str]) -> Iterator[tuple[str, object]]:
@@ -25,6 +28,16 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def called_by_process() -> Iterator[tuple[str, object]]:
+    """What nothing but the process may hold: modes of torch that were entered by hand, what packs
+    tensors that are saved, handlers of signals."""
+    for number, one in enumerate(entered()):
+        yield f"modes[{number}]", one
+    yield "saved_tensors_hooks", hook_for_saved()
+    for number in sorted(signal.valid_signals()):
+        yield f"getsignal({number:d})", signal.getsignal(number)
 
 
 def _every() -> Iterator[tuple[str, object]]:

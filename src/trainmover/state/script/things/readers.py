@@ -25,6 +25,7 @@ from functools import lru_cache
 from types import (
     AsyncGeneratorType,
     BuiltinMethodType,
+    CellType,
     CodeType,
     CoroutineType,
     FrameType,
@@ -141,6 +142,8 @@ def _code(value: FunctionType, inside: Inside) -> Any:
     """Where it is written, and its plain defaults. What it closes over are variables."""
     code = value.__code__
     plain = [one for one in value.__defaults__ or () if type(one) in PLAIN]
+    if value.__kwdefaults__:
+        plain += [one for _, one in sorted(value.__kwdefaults__.items()) if type(one) in PLAIN]
     return [value.__qualname__, inside(plain), _written(code)]
 
 
@@ -409,6 +412,13 @@ def _weak(value: Any, inside: Inside) -> Any:
     return inside(live)
 
 
+def _cell(value: CellType, inside: Inside) -> Any:
+    try:
+        return [inside(value.cell_contents)]
+    except ValueError:
+        return []
+
+
 def _reference(value: "weakref.ref[Any]", inside: Inside) -> Any:
     return inside(value())
 
@@ -495,6 +505,7 @@ _MOVING_BY_KIND: _Readers = {
     **of_python.READERS,
     **dict.fromkeys(_WEAK, _weak),
     weakref.ref: _reference,
+    CellType: _cell,
     types.MappingProxyType: _mapping,
     BaseException: _raised,
     **dict.fromkeys(_FILES, _file),
