@@ -50,6 +50,16 @@ DEAD = {
             evaluate(meter, rows)
             named(meter, rows)
     """,
+    "what the loop that fetches has as its target": """
+        while True:
+            for trainer.scale, (trainer.total, y) in batches:  # here
+                step(trainer.scale, trainer.total, y)
+    """,
+    "what a `with` in it has as its target": """
+        for x in batches:  # here
+            with record() as trainer.scale:
+                step(x, trainer.scale)
+    """,
     "written behind the fetch": """
         while True:
             x = next(batches)  # here
@@ -86,6 +96,18 @@ def test_what_is_written_before_it_is_read_is_worth_nothing_here(text: str) -> N
 
 
 LIVE = {
+    "what the loop that fetches has as its target is read behind it": """
+        while True:
+            for trainer.total in batches:  # here
+                step(x)
+            step(trainer.total)
+    """,
+    "what a loop of no round may have as its target": """
+        for x in batches:  # here
+            for trainer.total in rows:
+                pass
+            step(trainer.total)
+    """,
     "a comprehension has the name for others": """
         for x in batches:  # here
             meter = meters[0]

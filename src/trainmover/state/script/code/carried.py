@@ -290,6 +290,7 @@ class _Reader:
                     read |= more
                     if item.optional_vars is not None:
                         written = _bound(written, item.optional_vars)
+                        written |= self._stored_in(item.optional_vars)
                 more, after = self._block(node.body, written)
                 managers = [item.context_expr for item in node.items]
                 quiet = not self._swallows.isdisjoint(map(called_name, managers))
@@ -327,12 +328,12 @@ class _Reader:
         head = node.test if isinstance(node, ast.While) else node.iter
         read, written = self._expression(head, _NOTHING if under_way else written)
         self._loops += 1
-        begins = _NOTHING if under_way else written
+        begins, given = _NOTHING if under_way else written, _NOTHING
         if not isinstance(node, ast.While):
-            begins = _bound(begins, node.target)
+            begins, given = _bound(begins, node.target), self._stored_in(node.target)
         if begins:  # Of what was written before the loop a round may have lost some.
-            begins &= self._block(node.body, begins)[1]
-        inside, _ = self._block(node.body, begins)
+            begins &= self._block(node.body, begins | given)[1]
+        inside, _ = self._block(node.body, begins | given)
         self._loops -= 1
         if under_way and not self._loops:
             self._looped |= inside
@@ -363,6 +364,12 @@ class _Reader:
             written = _without(written, path_of(one_stored))
         parts = [self._part(one) for one in stored if isinstance(one, ast.Attribute)]
         return read, written | {one for one in parts if one[0]}
+
+    def _stored_in(self, target: ast.expr) -> _Parts:
+        """By a loop as a round begins, by a `with`."""
+        stored = (one for one in walk(target) if isinstance(one, ast.Attribute))
+        parts = [self._part(one) for one in stored if isinstance(one.ctx, ast.Store)]
+        return frozenset(one for one in parts if one[0])
 
     def _part(self, node: ast.Attribute) -> Part:
         return self._path(node.value), node.attr
