@@ -4,6 +4,7 @@ and what its loaders are made of. From there it goes into what may hold somethin
 """
 
 import ast
+import asyncio
 import dataclasses
 import functools
 import sys
@@ -483,6 +484,9 @@ class Search:
             if self._inside.may_hold(one):
                 self._inside.go_into(one, path, 0)
         if (loop := running_loop()) is not None:
+            task = asyncio.current_task(loop)
+            code = None if task is None else getattr(task.get_coro(), "cr_code", None)
+            self._inside.at = self._inside.at if code is None else at_of(code)
             slot = self._inside.slot("tasks of the running loop", {"loop": loop}, "loop", loop)
             self._inside.outside(slot)
 

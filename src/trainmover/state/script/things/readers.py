@@ -435,14 +435,13 @@ def _raised(value: BaseException, inside: Inside) -> Any:
 
 def _file(value: Any, inside: Inside) -> Any:
     """How far it is read; of what is written no process has the same, if that is not in memory."""
-    if value.closed:
-        return None
-    if type(memory := _memory_of(value)) in (io.BytesIO, io.StringIO):
+    memory = value if value.closed else _memory_of(value)
+    if type(memory) in (io.BytesIO, io.StringIO):
         if memory is not value:
             value.flush()
         content = memory.getvalue()
         return [value.tell(), _digest_of(content if type(content) is bytes else content.encode())]
-    if value.writable():
+    if value.closed or value.writable():
         return None
     try:
         return value.tell()
