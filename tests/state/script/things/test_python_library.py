@@ -143,14 +143,6 @@ KEPT = {
                 kept["rate"] = number
         main()
         """,
-    "a file that is pressed into memory": """
-        import gzip, io
-        kept = gzip.GzipFile(fileobj=io.BytesIO(), mode='w')
-        def main():
-            for number, (x, y) in enumerate(job.batches(DATA)):
-                kept.write(b"one")
-        main()
-        """,
     "rows of a table in text": """
         import csv, io
         kept = csv.DictReader(io.StringIO('a,b' + '\\n1,2' * 40))

@@ -7,7 +7,6 @@ import asyncio
 import codecs
 import csv
 import decimal
-import gzip
 import queue
 import sched
 import shelve
@@ -41,7 +40,6 @@ _BY_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     asyncio.Lock: ("_locked",),
     synchronize.Event: ("_flag",),
     tempfile.SpooledTemporaryFile: ("_file",),
-    gzip.GzipFile: ("fileobj", "offset"),
     csv.DictReader: ("reader", "line_num"),
     csv.DictWriter: ("fieldnames",),
     shelve.Shelf: ("dict", "cache"),
