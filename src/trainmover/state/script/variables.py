@@ -479,9 +479,19 @@ class Variables:
         return layout
 
     def look_again(self) -> None:
-        """The next capture says anew what lies in the state of tracked objects: that was put
-        meanwhile, and what had the value of some part of it by chance has another one now."""
-        self._layouts.clear()
+        """Find anew, to be called below the script's frames, what lies in the state of tracked
+        objects: that was put meanwhile, and what had the value of some part of it by chance has
+        another one now. What is compared stays the same: a rank has not been searched since."""
+        known, self._layouts = self._layouts, {}
+        frames = self.frames(sys._getframe(1))
+        locals_of = [frame.f_locals for frame in frames]
+        layout = self._layout_for(frames, locals_of)
+        _let_go(frames, locals_of)
+        found = {slot.key for slot in (*layout.outside, *layout.brief)}
+        others = found - {*layout.tracked}
+        self._layouts = known
+        for one in known.values():
+            one.tracked = [key for key in one.tracked if key not in others]
 
     def _temporary_at(self, frames: list[FrameType]) -> set[str]:
         """Attributes that are written before they are read, from these frames on."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 from torch import Tensor
+from torch.nn import Parameter
 
 from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
@@ -21,20 +22,32 @@ _PLAIN = (bool, int, float, str, type(None))
 _LISTS = (list, tuple, deque)
 
 
-def altered(loader: Any, stored: Stored) -> bytes:
+def altered(loader: Any, stored: Stored, chosen: Stored = lambda _: ()) -> bytes:
     """As they are now, by object and name; b"" if there are none.
 
     Numbers, strings, tensors and lists of such: what holds more, as a cache does, is only compared.
+
+    chosen: other attributes of an object that are to be with them, if there is room
     """
     found: dict[str, dict[str, Any]] = {}
     left = ATTRIBUTE_BYTES_MAX
-    for path, owner in objects_in(loader).items():
-        for name in sorted({*stored(owner)} & vars(owner).keys()):
-            value = vars(owner)[name]
-            if _nbytes(value) <= left and (data := _encoded(value)):
-                left -= len(data)
-                found.setdefault(path, {})[name] = data
+    owners = objects_in(loader).items()
+    for which in (stored, chosen):
+        for path, owner in owners:
+            for name in sorted({*which(owner)} & vars(owner).keys() - found.get(path, {}).keys()):
+                value = vars(owner)[name]
+                data = _encoded(value) if _nbytes(value) <= left else b""
+                if data and len(data) <= left:
+                    left -= len(data)
+                    found.setdefault(path, {})[name] = data
     return encode(found) if found else b""
+
+
+def chooses(value: object) -> bool:
+    """Whether it may be places of samples, or how likely each is."""
+    if isinstance(value, list | tuple):
+        return bool(value) and {*map(type, value)} <= {int, float, bool}
+    return isinstance(value, Tensor | numpy.ndarray) and not isinstance(value, Parameter)
 
 
 def put_back(loader: Any, values: bytes) -> None:

@@ -42,7 +42,7 @@ from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.generators import Generator
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
-from trainmover.worker.data.altered import altered, put_back, unlike
+from trainmover.worker.data.altered import altered, chooses, put_back, unlike
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.counted import Counted
 from trainmover.worker.data.epochs import Epochs
@@ -63,7 +63,7 @@ from trainmover.worker.data.loader_parts import (
     set_states,
     states_of,
 )
-from trainmover.worker.data.made_of import MadeOf
+from trainmover.worker.data.made_of import MadeOf, others_in
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.trail import Trail
 
@@ -266,7 +266,8 @@ class Batches:
         if self._given:
             put_back(self._loader, self._given)
         if "made_of" in position:
-            self._check_made_of(position["made_of"])
+            passes, told = position["made_of"]
+            self._check_made_of(told, passes)
         set_numbers(self._loader, position["numbers"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
@@ -311,26 +312,34 @@ class Batches:
         }
         if self._kind is not Kind.INDEXED and (states := _part_states(self._loader)):
             before["parts"] = states
-        if self._stored is not None and (values := altered(self._loader, self._given_on)):
+        if self._stored is not None and (
+            values := altered(self._loader, self._stored, self._chosen_on)
+        ):
             before["altered"] = values
-        if self._made_of is not None and (hashes := self._made_of.told(self.over)):
-            before["made_of"] = hashes
+        if self._made_of is not None:
+            before["made_of"] = [self._passes, self._made_of.told(self.over)]
         return before
 
-    def _given_on(self, owner: object) -> set[str]:
-        """Attributes of an object in the loader that whoever resumes this pass is given."""
-        names = set() if self._stored is None else {*self._stored(owner)}
-        if self._made_of is None or not isinstance(owner, Dataset | Sampler):
-            return names
-        return names | vars(owner).keys() if self._made_of.is_new(owner) else names
+    def _chosen_on(self, owner: object) -> list[str]:
+        """Attributes of a new dataset or sampler that say which samples it gives."""
+        made_of = self._made_of
+        if made_of is None or not isinstance(owner, Dataset | Sampler):
+            return []
+        if made_of.number(owner) is not None:
+            return []
+        held = vars(owner).items()
+        return [name for name, one in held if chooses(one) and made_of.number(one) is None]
 
-    def _check_made_of(self, told: dict[str, bytes]) -> None:
+    def _check_made_of(self, told: dict[str, bytes], passes: int | None) -> None:
         own = {} if self._made_of is None else self._made_of.told(self.over)
-        others = [name for name in own if name in told and own[name] != told[name]]
+        others = sorted(others_in(told, own))
+        if passes != self._passes:
+            others.append("how many passes it makes")
         if others:
             raise StateMismatch(
-                f"The data that this loop goes over is another here than on the rank: "
-                f"{', '.join(others[:3])} of its loader was made anew while the script trained.",
+                "The data that this loop goes over is another here than on the rank: "
+                f"{', '.join(others[:3])} of its loader was made or chosen while the script "
+                "trained.",
                 means="This machine cannot take the rank: it would train on other data.",
                 do="Keep what the data is chosen or made by with job.values(...), and make the "
                 "data of that; or choose it inside of a step.",

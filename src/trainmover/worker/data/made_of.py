@@ -2,35 +2,43 @@
 at the moment, labels by the model itself, a pool that grows.
 
 Who takes a rank runs the lines that make them again, with a model that is not that of then, and
-what they choose lies in no variable once the loader is made. So a pass over data that was not there
-before the first step has hashes of it in its position, and whoever resumes it compares. What was
-there before is made alike for a rank wherever it runs; what changes in it is a variable.
+what they choose lies in no variable once the loader is made. So a place in a pass has hashes of
+what that goes over, and whoever resumes it compares. Of what was there before the first step it
+says which it is: that is made alike for a rank wherever it runs, and what changes in it is a
+variable. Of anything else it has what samples are made of: containers, arrays, tensors, numbers, in
+datasets, samplers and transforms. Objects of other kinds are the search's (`state/script`).
 """
 
 import functools
+import os
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
 import xxhash
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
-from trainmover.state.encode import as_local, encode
-from trainmover.state.kinds.generators import is_generator
-from trainmover.state.script.things.held import closed_over, held_by
+from trainmover.state.encode import as_local
+from trainmover.state.script.things.held import closed_over, held_by, slots_in
+from trainmover.state.script.things.readers import written
+from trainmover.state.script.things.things import CANNOT_BE_READ
+from trainmover.state.script.values import PLAIN, entry_of
 from trainmover.worker.data.loader_parts import NUMBERS, counting, parts
 from trainmover.worker.data.trail import Trail
 
-_PLAIN = frozenset({bool, int, float, str, bytes, type(None), complex})
 _LISTS = (list, tuple, deque, set, frozenset)
+_CONTAINERS = (*_LISTS, dict)
+_HOLDERS = (Dataset, Sampler, nn.Module)
+"""Objects of which all attributes count."""
 _DEPTH_MAX = 8
 _ENTRIES_MAX = 4096
+_OBJECTS_MAX = 20_000
 _WHOLE_BYTES_MAX = 64 * 1024 * 1024
 """Of larger memory, as of longer lists of objects, so many values are looked at."""
 
@@ -39,41 +47,46 @@ class MadeOf:
     """Of one process's passes."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Any] = {}
+        self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
 
     def note(self, loader: Any) -> None:
         """It was there before the first step, with all that is in it."""
-        found: list[Any] = []
-        for part in _roots(loader).values():
-            _Hashes({}, found).of(part)
-        for one in found:
-            try:
-                self._known[id(one)] = weakref.ref(one)
-            except TypeError:  # A list, say: whatever holds it is known. Of the loader see below.
+        left = [*_roots(loader).values(), loader]
+        seen: dict[int, Any] = {}
+        while left and len(seen) < _OBJECTS_MAX:
+            one = left.pop()
+            if id(one) in seen or type(one) in PLAIN:
                 continue
-        if not isinstance(loader, DataLoader):
-            self._known[id(loader)] = lambda: loader
+            seen[id(one)] = one
+            with suppress(TypeError):  # A list, say: whatever holds it is known.
+                if self.number(one) is None:
+                    self._known[id(one)] = len(self._known), weakref.ref(one)
+            left += _inside(one)
 
-    def is_new(self, value: object) -> bool:
-        """Whether it was not there before the first step."""
-        return not _Hashes(self._known, []).knows(value)
+    def number(self, value: object) -> int | None:
+        """Of what was there, the same in all processes; None: it was not."""
+        number, reference = self._known.get(id(value), (0, None))
+        return number if reference is not None and reference() is value else None
 
     def told(self, loader: Any) -> dict[str, bytes]:
-        """Hashes of what was not, by its place in the loader; {} if all was."""
-        hashes = _Hashes(self._known, [])
-        carried = {id(part): vars(part) for _, part in counting(loader)}
+        """Hashes by place in the loader: of each of its parts, and of the attributes of those that
+        are new."""
+        hashes = _Hashes(self)
+        carried = {id(part) for _, part in counting(loader)}
         found: dict[str, bytes] = {}
         for path, part in _roots(loader).items():
-            if hashes.knows(part):
+            found[path] = hashes.head_of(part)
+            if self.number(part) is not None or not issubclass(type(part), _HOLDERS):
                 continue
-            held = None if type(part) in (*_LISTS, dict) else held_by(part)
-            if not held:
-                found[path] = hashes.of(part)
-                continue
-            for name, value in held.items():
+            for name, value in _attributes(part).items():
                 if not (id(part) in carried and isinstance(value, NUMBERS)):
                     found[f"{path}.{name}"] = hashes.of(value)
         return found
+
+
+def others_in(theirs: dict[str, bytes], own: dict[str, bytes]) -> list[str]:
+    """Places where there is something else. An attribute may come with the first sample."""
+    return [path for path in own.keys() & theirs.keys() if own[path] != theirs[path]]
 
 
 def _roots(loader: Any) -> dict[str, Any]:
@@ -83,85 +96,141 @@ def _roots(loader: Any) -> dict[str, Any]:
     return {path: one.inner if isinstance(one, Trail) else one for path, one in found.items()}
 
 
+def _attributes(value: Any) -> dict[str, Any]:
+    """Of a module those that hold no layers, and no parameters: these are tracked, or the search
+    looks at them."""
+    held = {**slots_in(value), **held_by(value)}
+    if issubclass(type(value), nn.Module):
+        held = {name: one for name, one in held.items() if not str(name).startswith("_")}
+    return {str(name): one for name, one in held.items()}
+
+
+def _inside(value: Any) -> list[Any]:
+    """What it holds, without a look at more than that."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return [part for entry in _some([*dict.items(value)]) for part in entry]
+    if issubclass(kind, _LISTS):
+        return _some([*_base_of(kind).__iter__(value)])
+    if issubclass(kind, _HOLDERS):
+        return [*_attributes(value).values()]
+    if issubclass(kind, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return [*closed_over(value).values()] if kind is FunctionType else []
+
+
+def _base_of(kind: type) -> Any:
+    """Whose way to go through it is taken: one of the script's own may do anything."""
+    return next(one for one in _LISTS if issubclass(kind, one))
+
+
+def _some(entries: list[Any]) -> list[Any]:
+    return entries[:: -(-len(entries) // _ENTRIES_MAX) or 1]
+
+
 class _Hashes:
-    """known: objects that count as they are. found: gets all others that are looked into"""
+    """Equal in all processes whose values are equal."""
 
-    def __init__(self, known: Mapping[int, Any], found: list[Any]) -> None:
-        self._known, self._found = known, found
-        self._seen: dict[int, Any] = {}
-
-    def knows(self, value: object) -> bool:
-        reference = self._known.get(id(value))
-        return reference is not None and reference() is value
+    def __init__(self, known: MadeOf) -> None:
+        self._known = known
+        self._seen: dict[int, tuple[int, Any]] = {}
 
     def of(self, value: Any, depth: int = 0) -> bytes:
-        """Equal in all processes whose values are equal."""
-        kind = type(value)
-        if kind in _PLAIN:
-            return _hash(repr(value).encode("utf8", "surrogatepass"))
-        if (
-            id(value) in self._seen
-            or depth > _DEPTH_MAX
-            or self.knows(value)
-            or is_generator(value)
-        ):
-            return _hash(kind.__qualname__.encode())  # Of a generator the position has the state.
-        self._seen[id(value)] = value  # Held, so that no other gets its number meanwhile.
-        self._found.append(value)
-        if isinstance(value, Tensor):
-            return _of_tensor(value)
-        if isinstance(value, numpy.ndarray) and not value.dtype.hasobject:
-            return _of_array(value)
-        return _hash(b"".join([kind.__qualname__.encode(), *self._inside(value, depth)]))
+        if type(value) in PLAIN:
+            return _hash(b"%a" % (value,))
+        if (number := self._known.number(value)) is not None:
+            return _hash(b"known %d" % number)
+        if id(value) in self._seen:
+            return _hash(b"seen %d" % self._seen[id(value)][0])
+        self._seen[id(value)] = len(self._seen), value  # Held, so that no other gets its number.
+        try:
+            return _hash(b"".join([self._own(value), *self._below(value, depth)]))
+        except CANNOT_BE_READ:
+            return _hash(type(value).__qualname__.encode())
 
-    def _inside(self, value: Any, depth: int) -> Iterable[bytes]:
-        if isinstance(value, dict):
-            return self._entries([part for entry in value.items() for part in entry], depth)
-        if isinstance(value, set | frozenset):
-            return sorted(self._entries([*value], depth))
-        if isinstance(value, _LISTS):
-            return self._entries([*value], depth)
-        if isinstance(value, functools.partial):
-            return self._entries([value.func, value.args, value.keywords], depth)
-        if isinstance(value, MethodType):
-            return self._entries([value.__func__, value.__self__], depth)
-        if isinstance(value, FunctionType):
-            own = [value.__qualname__, *(value.__defaults__ or ()), *closed_over(value).values()]
-            return self._entries(own, depth)
-        if isinstance(value, type | ModuleType | nn.Module):
+    def head_of(self, part: Any) -> bytes:
+        """Of one that has attributes, which are told one by one, no more than which it is."""
+        number = self._known.number(part)
+        if number is None and issubclass(type(part), _HOLDERS):
+            return _hash(type(part).__qualname__.encode())
+        return self.of(part)
+
+    def _below(self, value: Any, depth: int) -> Iterable[bytes]:
+        if depth > _DEPTH_MAX:
             return []
-        held = sorted(held_by(value).items())
-        return self._entries([part for entry in held for part in entry], depth)
+        kind = type(value)
+        if issubclass(kind, _HOLDERS):
+            return self._named(sorted(_attributes(value).items()), depth)
+        is_set = issubclass(kind, set | frozenset)
+        if issubclass(kind, _LISTS):
+            entries = [*_base_of(kind).__iter__(value)]
+            if plain := _of_plain(entries, in_any_order=is_set):
+                return [plain]
+        hashes = [self.of(one, depth + 1) for one in _inside(value)]
+        return sorted(hashes) if is_set else hashes
 
-    def _entries(self, entries: list[Any], depth: int) -> list[bytes]:
-        if len(entries) > 1 and _PLAIN.issuperset(map(type, entries)):
-            return [_of_plain(entries)]
-        stride = -(-len(entries) // _ENTRIES_MAX) or 1
-        return [b"%d" % len(entries), *(self.of(one, depth + 1) for one in entries[::stride])]
+    def _named(self, entries: list[tuple[str, Any]], depth: int) -> Iterator[bytes]:
+        for name, one in entries:
+            yield name.encode("utf8", "surrogatepass")
+            yield self.of(one, depth + 1)
+
+    def _own(self, value: Any) -> bytes:
+        """What it is itself, beside what it holds."""
+        kind = type(value)
+        name = kind.__qualname__.encode()
+        if issubclass(kind, nn.Parameter) or (issubclass(kind, Tensor) and value.requires_grad):
+            return name
+        if issubclass(kind, Tensor):
+            return name + _of_tensor(value)
+        if issubclass(kind, numpy.ndarray) and not value.dtype.hasobject:
+            return name + _of_array(value)
+        if issubclass(kind, numpy.ndarray):
+            return name + self.of(_some(value.reshape(-1).tolist()), _DEPTH_MAX - 1)
+        if issubclass(kind, _CONTAINERS):
+            return b"%b %d" % (name, len(value))
+        if kind is FunctionType:
+            return written(value.__code__)
+        if kind is MethodType:
+            return written(value.__func__.__code__) if hasattr(value.__func__, "__code__") else name
+        if issubclass(kind, (*_HOLDERS, functools.partial, os.PathLike)):
+            return name
+        return _hash(repr(entry_of(value)).encode("utf8", "surrogatepass"))
 
 
-def _of_plain(entries: list[Any]) -> bytes:
-    try:
-        return _hash(encode(entries))
-    except UserError:  # A text that is none, an integer without end.
-        return _hash(repr(entries).encode("utf8", "surrogatepass"))
+def _of_plain(entries: list[Any], *, in_any_order: bool) -> bytes:
+    """Of numbers and words all of them, however many; b"" where there are others."""
+    kinds = {*map(type, entries)}
+    if not kinds <= PLAIN and not all(issubclass(kind, numpy.number) for kind in kinds):
+        return b""
+    told = sorted(map(repr, entries)) if in_any_order else entries
+    return _hash(repr(told).encode("utf8", "surrogatepass"))
 
 
 def _of_tensor(value: Tensor) -> bytes:
     local = as_local(value).detach()
-    if not tensor_bytes.is_plain(local):
-        return _hash(repr(tuple(value.shape)).encode())
-    if local.nbytes > _WHOLE_BYTES_MAX:
-        local = local.reshape(-1)[:: -(-local.numel() // _ENTRIES_MAX)]
     head = f"{value.dtype} {tuple(value.shape)}".encode()
-    return _hash(head + _hash(tensor_bytes.view_bytes(local.cpu())))
+    if not tensor_bytes.is_plain(local):
+        return head
+    if local.nbytes > _WHOLE_BYTES_MAX:
+        places = [slice(None, None, stride) for stride in _strides(tuple(local.shape))]
+        local = local[tuple(places)]
+    return head + _hash(tensor_bytes.view_bytes(local.cpu()))
 
 
 def _of_array(value: "numpy.ndarray[Any, Any]") -> bytes:
     head = f"{value.dtype} {value.shape}".encode()
     if value.nbytes > _WHOLE_BYTES_MAX:
-        value = value.reshape(-1)[:: -(-value.size // _ENTRIES_MAX)]
-    return _hash(head + _hash(numpy.ascontiguousarray(value).data))
+        value = value[tuple(slice(None, None, stride) for stride in _strides(value.shape))]
+    return head + _hash(numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8).data)
+
+
+def _strides(shape: tuple[int, ...]) -> Iterator[int]:
+    """Of each dimension, so that at most so many values are left, or one of the first."""
+    left = _ENTRIES_MAX
+    for size in shape:
+        taken = max(1, min(size, left))
+        left = max(1, left // taken)
+        yield -(-size // taken) or 1
 
 
 def _hash(data: Any) -> bytes:

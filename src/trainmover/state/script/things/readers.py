@@ -144,10 +144,10 @@ def _code(value: FunctionType, inside: Inside) -> Any:
     plain = [one for one in value.__defaults__ or () if type(one) in PLAIN]
     if value.__kwdefaults__:
         plain += [one for _, one in sorted(value.__kwdefaults__.items()) if type(one) in PLAIN]
-    return [value.__qualname__, inside(plain), _written(code)]
+    return [value.__qualname__, inside(plain), written(code)]
 
 
-def _written(code: CodeType) -> bytes:
+def written(code: CodeType) -> bytes:
     """A hash: the same line may have several functions, and what `eval` has made none."""
     reference, known = _WRITTEN.get(id(code), (None, b""))
     if reference is None or reference() is not code:
@@ -166,7 +166,7 @@ _WRITTEN: dict[int, tuple[weakref.ref[CodeType], bytes]] = {}
 def _constant(value: object) -> Any:
     """In a function: of sets the order is chance."""
     if isinstance(value, CodeType):
-        return _written(value)
+        return written(value)
     if isinstance(value, tuple | frozenset):
         every = [*map(_constant, value)]
         return sorted(every, key=repr) if isinstance(value, frozenset) else every
