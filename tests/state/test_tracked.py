@@ -308,27 +308,3 @@ def test_what_has_no_shape_yet_is_refused_and_named() -> None:
         tracked.add("net", net)
     net(torch.zeros(4, 2))
     tracked.add("net", net)
-
-
-class Flushing:
-    """Its state_dict() does more than to give what is there."""
-
-    def __init__(self) -> None:
-        self.mean, self.waiting = 0.0, list[float]()
-
-    def state_dict(self) -> dict[str, Any]:
-        if self.waiting:
-            self.mean, self.waiting = max(self.waiting), []
-        return {"mean": self.mean}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.mean = state["mean"]
-
-
-def test_a_state_dict_with_an_effect_is_refused() -> None:
-    tracked, meter = Tracked(), Flushing()
-    tracked.add("meter", meter)
-    tracked.small_states()
-    meter.waiting.append(3.0)
-    with pytest.raises(UserError, match=r"state_dict\(\) of `meter` changes"):
-        tracked.small_states()

@@ -32,17 +32,12 @@ from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.proof.digest import Digest, digest_of
 from trainmover.state.proof.signature import signature_of
-from trainmover.state.script.things.held import held_by
-from trainmover.state.script.things.libraries import is_of_library
-from trainmover.state.script.values import entry_of, same
 from trainmover.torch_internals.modules import tensors_of
 from trainmover.torch_internals.optimizers import is_zero
 
 __all__ = ["HasState", "Leaves", "Tracked", "bulk_leaves", "destinations", "load_bulk"]
 
 SMALL_BYTES_MAX = 64 * 1024
-_FIRST_ASKED = 24
-"""Four times a step: so many steps are looked at."""
 _NOTHING = encode.encode({})
 
 
@@ -64,8 +59,6 @@ class Tracked:
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
-        self._asked: set[str] = set()  # To ask these has no effect.
-        self._left_to_ask: dict[str, int] = {}
         self._grouped: dict[str, Grouped] = {}
         self._parts: dict[str, Item] = {}  # What lies beside these objects, by path.
         self._look()
@@ -109,7 +102,6 @@ class Tracked:
             _check_formed(name, obj)
         self._bulk.discard(name)
         self._sized.discard(name)
-        self._asked.discard(name)
         shard = shard_of(obj)
         self._objects[name] = inside = obj if shard is None else shard
         if isinstance(inside, nn.Module | torch.optim.Optimizer):
@@ -229,7 +221,7 @@ class Tracked:
                 self._size()
             if name in self._bulk:
                 continue
-            state = obj.state_dict() if name in self._asked else self._first_states(name, obj)
+            state = obj.state_dict()
             data = encode.plain(state)
             if data is None:
                 try:
@@ -244,22 +236,6 @@ class Tracked:
             said: Any = ask() if any_is else None
             states[path] = said if is_encoded else encode.encode(said) if said else _NOTHING
         return states
-
-    def _first_states(self, name: str, obj: HasState) -> Any:
-        """The first times it is looked whether to ask has an effect on the object: it is asked
-        several times a step, and by nobody where the script runs without us.
-
-        Raises UserError if it has.
-        """
-        left = self._left_to_ask.setdefault(name, _FIRST_ASKED) - 1
-        self._left_to_ask[name] = left
-        if left <= 0 or is_of_library(type(obj)):
-            self._asked.add(name)
-        before = entry_of(held_by(obj))
-        state = obj.state_dict()
-        if not same(before, entry_of(held_by(obj))):
-            raise _changes_by_asking(name, obj)
-        return state
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
         """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here."""
@@ -400,15 +376,6 @@ def _check_formed(name: str, module: nn.Module) -> None:
                 means="It could not be kept: the first forward makes it.",
                 do="Run the model once before job.track, as DistributedDataParallel asks for, too.",
             )
-
-
-def _changes_by_asking(name: str, obj: object) -> UserError:
-    return UserError(
-        f"state_dict() of `{name}` changes the {type(obj).__name__} that it is asked of.",
-        means="The state is asked for several times a step: the numbers would be others than "
-        "without trainmover.",
-        do="Have state_dict() give what is there, and do what else it does in another method.",
-    )
 
 
 def _gathers(name: str, obj: object) -> UserError:

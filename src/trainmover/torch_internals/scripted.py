@@ -6,6 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from trainmover.torch_internals.modules import tensors_of
+
+_LISTS = r"append|_set_item|insert|pop|clear|extend|remove|reverse|sort|Delete"
+_WRITES = rf"torch\.(?:{_LISTS}|update|popitem|setdefault|\w+_)"
+"""What changes its first argument, as compiled code has it."""
+
 
 def is_one(part: nn.Module) -> bool:
     """Whether it is compiled, and set up."""
@@ -13,8 +19,8 @@ def is_one(part: nn.Module) -> bool:
 
 
 def changed_in(part: nn.Module) -> list[str]:
-    """Names of the attributes that the code of its methods may change: those that it stores to, and
-    containers that it takes out, whatever for. [] of any other module."""
+    """Names of the attributes that the code of its methods changes: those that it stores to, and
+    containers that it takes out and writes to. [] of any other module."""
     if not is_one(part):
         return []
     compiled: Any = part
@@ -24,6 +30,7 @@ def changed_in(part: nn.Module) -> list[str]:
         own = re.search(r"\((\w+)", code)
         name = own[1] if own else ""
         found.update(re.findall(rf"^ +{name}\.(\w+) = ", code, re.MULTILINE))
-        taken = re.findall(rf"^ +\w+ = {name}\.(\w+)$", code, re.MULTILINE)
-        found.update(one for one in taken if isinstance(getattr(part, one), list | dict))
-    return sorted(found)
+        for local, taken in re.findall(rf"^ +(\w+) = {name}\.(\w+)$", code, re.MULTILINE):
+            if re.search(rf"\b{_WRITES}\({local}\b", code):
+                found.add(taken)
+    return sorted(found - tensors_of(part).keys())

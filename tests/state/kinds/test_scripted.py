@@ -21,12 +21,15 @@ class Counts(nn.Module):
         self.seen: int = 0
         self.means: list[Tensor] = [torch.zeros(1)]
         self.scale = 2
+        self.words = {"one": 1}
+        self.register_buffer("norm", torch.ones(1))
 
     def note(self, x: Tensor) -> None:
         self.means[0] = x.mean().reshape(1)
 
     def forward(self, x: Tensor) -> Tensor:
         self.note(x)
+        self.norm = self.norm * 0.5 + self.words["one"]
         if bool(x.sum() > 0):
             self.seen += 1
         return x * self.scale + float(self.seen)

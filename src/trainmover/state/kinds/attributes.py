@@ -74,8 +74,15 @@ class Attributes:
                 object.__delattr__(parts[number], name)
         for key, value in values.items():
             number, _, name = key.partition(".")
-            if number in parts:
+            if number in parts and not _is_compiled_with(parts[number], name, value):
                 put_attribute(parts[number], name, value)
+
+
+def _is_compiled_with(part: Any, name: str, value: object) -> bool:
+    """Whether it is a tensor of TorchScript's, on whichever device, and could take this."""
+    if name in vars(part) or not isinstance(value, Tensor):
+        return False
+    return _tensor_filled(getattr(part, name), value)
 
 
 def _too_much(part: object, name: str) -> UserError:

@@ -275,7 +275,9 @@ class Fold:
             return [kind.__name__, *self._mapping(objects.parameters_of(value), depth)]
         if issubclass(kind, Enum):
             named = held_by(value)
-            return [kind.__name__, named.get("_name_"), self._inside(named.get("_value_"), depth)]
+            number = named.get("_value_")  # A text may be a path, or the time.
+            told = [number] if type(number) in (bool, int, float) else []
+            return [kind.__name__, named.get("_name_"), *told]
         if issubclass(kind, (*TOLD, DeviceMesh)):
             return [kind.__name__, repr(value)]
         for base in (int, float, str, bytes):

@@ -10,6 +10,7 @@ datasets, samplers and transforms. Objects of other kinds are the search's (`sta
 """
 
 import functools
+import itertools
 import os
 import weakref
 from collections import deque
@@ -48,6 +49,7 @@ class MadeOf:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
+        self._numbers = itertools.count()  # Never one twice, whatever is gone by now.
 
     def note(self, loader: Any) -> None:
         """It was there before the first step, with all that is in it."""
@@ -60,7 +62,8 @@ class MadeOf:
             seen[id(one)] = one
             with suppress(TypeError):  # A list, say: whatever holds it is known.
                 if self.number(one) is None:
-                    self._known[id(one)] = len(self._known), weakref.ref(one)
+                    reference = weakref.ref(one)
+                    self._known[id(one)] = next(self._numbers), reference
             left += _inside(one)
 
     def number(self, value: object) -> int | None:

@@ -481,7 +481,7 @@ class Search:
         for path, one in singles(self._source.by_others):
             self._inside.hung_on(one, vars(one), path)
         for path, one in called_by_process():
-            if self._inside.may_hold(one):
+            if self._is_scripts(one):
                 self._inside.go_into(one, path, 0)
         if (loop := running_loop()) is not None:
             task = asyncio.current_task(loop)
@@ -489,6 +489,13 @@ class Search:
             self._inside.at = self._inside.at if code is None else at_of(code)
             slot = self._inside.slot("tasks of the running loop", {"loop": loop}, "loop", loop)
             self._inside.outside(slot)
+
+    def _is_scripts(self, one: object) -> bool:
+        """A function of the script's, or an object of a class of its own, or a method of such."""
+        function = one.__func__ if isinstance(one, MethodType) else one
+        if isinstance(function, FunctionType):
+            return self._is_own_file(function.__code__.co_filename)
+        return self._inside.is_own(type(one))
 
     def _is_local(self, values: Mapping[str, Any], name: str) -> bool:
         """Whether a frame of the module itself is among those captured, and has it."""

@@ -472,11 +472,7 @@ class Inside:
         """Its function, and what it belongs to, which nothing else may hold: `push = [].append`."""
         owner = value.__self__
         self.go_into(getattr(value, "__func__", None), path, depth)
-        if (
-            type(owner) not in PLAIN
-            and changes_in_place(owner)
-            and self.counting.is_variable(owner)
-        ):
+        if changes_in_place(owner) and _is_small(owner) and self.counting.is_variable(owner):
             self.outside(self.slot(f"{path}.__self__", {"self": owner}, "self", owner))
         self._part(owner, path, depth)
 
@@ -759,6 +755,13 @@ class Inside:
         self._seen.add(id(value))
         self._held.append(value)
         return False
+
+
+def _is_small(value: Any) -> bool:
+    """Of a container or memory."""
+    if isinstance(value, Tensor | numpy.ndarray):
+        return value.nbytes <= SMALL * value.itemsize
+    return hasattr(value, "__len__") and len(value) <= SMALL
 
 
 def _is_state(kind: type) -> bool:

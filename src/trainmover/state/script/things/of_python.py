@@ -7,8 +7,8 @@ import asyncio
 import codecs
 import csv
 import decimal
+import os
 import queue
-import sched
 import shelve
 import tempfile
 import threading
@@ -16,7 +16,6 @@ from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Callable
 from configparser import RawConfigParser
 from email.message import Message
-from multiprocessing import synchronize
 from multiprocessing.shared_memory import ShareableList, SharedMemory
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -33,18 +32,13 @@ _BY_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     queue.Queue: ("queue",),
     threading.Semaphore: ("_value",),
     threading.Event: ("_flag",),
-    threading.Barrier: ("_count", "_state"),
     asyncio.Queue: ("_queue",),
     asyncio.Semaphore: ("_value",),
     asyncio.Event: ("_value",),
     asyncio.Lock: ("_locked",),
-    synchronize.Event: ("_flag",),
     tempfile.SpooledTemporaryFile: ("_file",),
-    csv.DictReader: ("reader", "line_num"),
-    csv.DictWriter: ("fieldnames",),
+    csv.DictReader: ("line_num",),
     shelve.Shelf: ("dict", "cache"),
-    sched.scheduler: ("_queue",),
-    RawConfigParser: ("_sections", "_defaults"),
     Message: ("_headers", "_payload"),
     **dict.fromkeys((UserDict, UserList, UserString), ("data",)),
     ChainMap: ("maps",),
@@ -60,31 +54,35 @@ def _reader_by(*names: str) -> Reader:
     return read
 
 
-def _count(value: Any, inside: Inside) -> Any:
-    """Of a semaphore that processes share, or a lock."""
-    return value._semlock._get_value()
-
-
 def _shared(value: SharedMemory, inside: Inside) -> Any:
     return [value.size, inside(bytes((value.buf or b"")[:_BYTES_MAX]))]
 
 
 def _listed(value: Any, inside: Inside) -> Any:
-    return inside([*value])
+    entries: Any = value
+    return inside([*entries]) if type(value) is ShareableList else None
 
 
 def _element(value: "Element[Any]", inside: Inside) -> Any:
-    own = [value.tag, dict(value.attrib), value.text, value.tail]
-    return [inside(own), *(_element(one, inside) for one in value)]
+    return [inside([value.tag, dict(value.attrib), value.text, value.tail]), inside([*value])]
 
 
 def _state(value: Any, inside: Inside) -> Any:
-    return inside(value.getstate())
+    is_pythons = type(value).__module__.partition(".")[0] in ("codecs", "encodings")
+    return inside(value.getstate()) if is_pythons else None
+
+
+def _config(value: Any, inside: Inside) -> Any:
+    """But for what it has of the machine's environment."""
+    held = held_by(value)
+    machine = {name.lower(): one for name, one in os.environ.items()}
+    own = {n: one for n, one in held["_defaults"].items() if machine.get(n.lower()) != one}
+    return [inside(held["_sections"]), inside(own)]
 
 
 READERS: dict[type, Reader] = {
     **{kind: _reader_by(*names) for kind, names in _BY_ATTRIBUTES.items()},
-    synchronize.SemLock: _count,
+    RawConfigParser: _config,
     SharedMemory: _shared,
     ShareableList: _listed,
     Element: _element,

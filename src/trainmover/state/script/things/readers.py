@@ -323,15 +323,24 @@ def _future(value: "Future[Any]", inside: Inside) -> Any:
 
 def _loop(value: asyncio.AbstractEventLoop, inside: Inside) -> Any:
     """Its tasks, in the order in which they were made, and what the script has it call next."""
-    tasks = sorted(asyncio.all_tasks(value), key=_made_at)
+    tasks = sorted(filter(_is_own, asyncio.all_tasks(value)), key=_made_at)
     own = asyncio.current_task(value)
     called = [[one._callback, one._args] for one in [*getattr(value, "_ready", ())]]
     called = [one for one in called if type(one[0]) in _CALLED and not _is_asynchronous(one[0])]
     return [inside([one for one in tasks if one is not own]), inside(called)]
 
 
-def _made_at(task: "asyncio.Task[Any]") -> tuple[int, str]:
-    return len(task.get_name()), task.get_name()
+def _is_own(task: "asyncio.Task[Any]") -> bool:
+    """A library's may count connections, or seconds."""
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and not is_installed(code.co_filename)
+
+
+def _made_at(task: "asyncio.Task[Any]") -> tuple[str, int, int, str]:
+    """Where it is written; of several, the one that was made first."""
+    code = task.get_coro().cr_code  # type: ignore[union-attr]
+    name = task.get_name()
+    return code.co_filename.rpartition(os.sep)[2], code.co_firstlineno, len(name), name
 
 
 def _is_asynchronous(function: Any) -> bool:
@@ -437,8 +446,8 @@ def _file(value: Any, inside: Inside) -> Any:
     """How far it is read; of what is written no process has the same, if that is not in memory."""
     memory = value if value.closed else _memory_of(value)
     if type(memory) in (io.BytesIO, io.StringIO):
-        if memory is not value:
-            value.flush()
+        if isinstance(value, io.TextIOWrapper) and value.writable():
+            return _cannot_be_read(os.getpid())  # To see what waits in it would write it.
         content = memory.getvalue()
         return [value.tell(), _digest_of(content if type(content) is bytes else content.encode())]
     if value.closed or value.writable():

@@ -144,7 +144,9 @@ class Things:
         if reader is not None:
             if kind in _HOLDERS:
                 self._known_made(value, inside)
-            return [self._names[kind], reader(value, inside), self._of(value, inside)]
+            told = [self._names[kind], reader(value, inside), self._of(value, inside)]
+            own = self._is_own(kind) and not issubclass(kind, BaseException)
+            return [*told, self._known_made(value, inside)] if own else told
         known = self._which(value)
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, CONTAINERS) else None
