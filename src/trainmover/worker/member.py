@@ -69,6 +69,7 @@ class Member:
     updated    the shadow step under way has come to its first update, where a live one has its gate
     tracked    what the script has named; `variables` it keeps itself
     loops      over data that it is in; `draws` it has made from them
+    made_of    what passes go over that was there before the first step
     ledger     rows that are committed and not yet told
     boundary   between two steps: where members are exchanged; `gate`: where steps commit
     recording  of its first steps, and what is kept of them; `later_steps` are compared with them
@@ -120,7 +121,7 @@ class Member:
         self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
-        self._made_of = MadeOf()
+        self.made_of = MadeOf()
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
         self.reported = Reported()
@@ -299,6 +300,7 @@ class Member:
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self.draws.begin_step()
         self.calls = self.begun = step
+        self.made_of.is_open = False
         self.updates.try_step(step)
         self.deposit.samples.look_ahead(step)
         self.recording.begin_step()
@@ -476,9 +478,8 @@ class Member:
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
         self._groups_made = None  # Between two loops a joiner comes by, on its way.
-        if self.calls == 0:
-            self._made_of.note(batches.over)
-        batches.watch(self._collectives, self.variables.altered_on, self._made_of)
+        self.made_of.note(batches.over)
+        batches.watch(self._collectives, self.variables.altered_on, self.made_of)
         self.loops.begin(batches)
 
     def _collectives(self) -> int | None:
@@ -567,7 +568,7 @@ class Member:
         self.variables.forget()
         self._buffers = Buffers(self.tracked)
         self.loops = Loops()
-        self._made_of = MadeOf()
+        self.made_of = MadeOf()
         self.draws = Draws(self.loops)
         self.reported, self.kinds, self.foreseen = Reported(), Kinds(), Foreseen()
         self.updates.forget()

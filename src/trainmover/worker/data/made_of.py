@@ -37,6 +37,7 @@ _LISTS = (list, tuple, deque, set, frozenset)
 _CONTAINERS = (*_LISTS, dict)
 _HOLDERS = (Dataset, Sampler, nn.Module)
 """Objects of which all attributes count."""
+_KNOWN = b"was there:"
 _DEPTH_MAX = 8
 _ENTRIES_MAX = 4096
 _OBJECTS_MAX = 20_000
@@ -45,15 +46,19 @@ _WHOLE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class MadeOf:
-    """Of one process's passes."""
+    """Of one process's passes.
+
+    is_open  no step has begun: what passes go over was there before the first one
+    """
 
     def __init__(self) -> None:
+        self.is_open = True
         self._known: dict[int, tuple[int, weakref.ref[Any]]] = {}
         self._numbers = itertools.count()  # Never one twice, whatever is gone by now.
 
     def note(self, loader: Any) -> None:
-        """It was there before the first step, with all that is in it."""
-        left = [*_roots(loader).values(), loader]
+        """A pass over it begins: if no step has, it was there before, with all that is in it."""
+        left = [*_roots(loader).values(), loader] if self.is_open else []
         seen: dict[int, Any] = {}
         while left and len(seen) < _OBJECTS_MAX:
             one = left.pop()
@@ -88,8 +93,18 @@ class MadeOf:
 
 
 def others_in(theirs: dict[str, bytes], own: dict[str, bytes]) -> list[str]:
-    """Places where there is something else. An attribute may come with the first sample."""
-    return [path for path in own.keys() & theirs.keys() if own[path] != theirs[path]]
+    """Places where there is something else. An attribute may come with the first sample; and where
+    a loop makes its loader anew, who takes the rank may stand in its first round, whose loader was
+    there: then nothing is said of that part."""
+    return [
+        path
+        for path in own.keys() & theirs.keys()
+        if own[path] != theirs[path] and _is_known(own[path]) == _is_known(theirs[path])
+    ]
+
+
+def _is_known(told: bytes) -> bool:
+    return told.startswith(_KNOWN)
 
 
 def _roots(loader: Any) -> dict[str, Any]:
@@ -142,7 +157,7 @@ class _Hashes:
         if type(value) in PLAIN:
             return _hash(b"%a" % (value,))
         if (number := self._known.number(value)) is not None:
-            return _hash(b"known %d" % number)
+            return b"%b %d" % (_KNOWN, number)
         if id(value) in self._seen:
             return _hash(b"seen %d" % self._seen[id(value)][0])
         self._seen[id(value)] = len(self._seen), value  # Held, so that no other gets its number.
@@ -153,8 +168,8 @@ class _Hashes:
 
     def head_of(self, part: Any) -> bytes:
         """Of one that has attributes, which are told one by one, no more than which it is."""
-        number = self._known.number(part)
-        if number is None and issubclass(type(part), _HOLDERS):
+        is_new = self._known.number(part) is None
+        if is_new and issubclass(type(part), _HOLDERS):
             return _hash(type(part).__qualname__.encode())
         return self.of(part)
 

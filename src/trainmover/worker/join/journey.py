@@ -65,6 +65,7 @@ class Journey:
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""
         groups.tap = self.silence
+        self._member.made_of.is_open = False
         groups.roster.travel()
         groups.objects.stand_with(self.way.record.objects)
 

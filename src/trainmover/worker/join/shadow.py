@@ -98,6 +98,7 @@ class Shadow:
         self.steps += 1
         member = self.member
         member.calls = Step(self.steps)
+        member.made_of.is_open = False
         member.reported.begin(function)
         member.in_step, member.passed, member.updated = True, False, False
         self.replayer.begin_step()
