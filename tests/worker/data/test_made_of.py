@@ -2,6 +2,7 @@
 
 import array
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +47,7 @@ class Noisy(torch.utils.data.Dataset[Any]):
     """Of the script's own."""
 
     def __init__(self, noise: float, more: Any = None) -> None:
-        self.more = more
+        self.more, self.made_at = more, time.time()
         self.data = {"x": [torch.ones(2) * noise, numpy.ones(3) * noise] * 4}
 
     def __len__(self) -> int:
@@ -103,6 +104,12 @@ MADE: dict[str, Callable[[int], Any]] = {
     "one of two functions": lambda n: DataLoader(
         Noisy(1, (lambda x: x) if n > 3 else (lambda x: -x))
     ),
+    "one default of a function": lambda n: DataLoader(Noisy(1, lambda x, by=n: x * by)),
+    "a layer in a layer": lambda n: DataLoader(Noisy(1, nn.Sequential(Strong(n)))),
+    "what is masked": lambda n: DataLoader(Noisy(1, numpy.ma.array([1, 2], mask=[n > 3, False]))),
+    "examples with a gradient": lambda n: DataLoader(
+        TensorDataset(torch.full((9,), float(n), requires_grad=True))
+    ),
     "days": lambda n: DataLoader(Odd(n)),
     "rows that were there": lambda n: DataLoader(ROWS[n : n + 9]),  # type: ignore[arg-type]
     "one of two parts that were there": lambda n: DataLoader(FOLDS[n > 3]),
@@ -151,5 +158,5 @@ def test_weights_are_given() -> None:
 
 
 def test_what_was_there_before_the_first_step_is_not_looked_at() -> None:
-    anew = begun(DataLoader(BASE, batch_size=4)).position()["made_of"][1]
+    anew = begun(DataLoader(BASE, batch_size=4)).position()["made_of"][2]
     assert not [name for name in anew if name.startswith("dataset.")]

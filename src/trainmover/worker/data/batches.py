@@ -266,8 +266,7 @@ class Batches:
         if self._given:
             put_back(self._loader, self._given)
         if "made_of" in position:
-            passes, told = position["made_of"]
-            self._check_made_of(told, passes)
+            self._check_made_of(*position["made_of"])
         set_numbers(self._loader, position["numbers"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
@@ -317,7 +316,7 @@ class Batches:
         ):
             before["altered"] = values
         if self._made_of is not None:
-            before["made_of"] = [self._passes, self._made_of.told(self.over)]
+            before["made_of"] = [self._passes, self.counts, self._made_of.told(self.over)]
         return before
 
     def _chosen_on(self, owner: object) -> list[str]:
@@ -330,16 +329,18 @@ class Batches:
         held = vars(owner).items()
         return [name for name, one in held if chooses(one) and made_of.number(one) is None]
 
-    def _check_made_of(self, told: dict[str, bytes], passes: int | None) -> None:
+    def _check_made_of(
+        self, passes: int | None, counts: int | None, told: dict[str, bytes]
+    ) -> None:
         own = {} if self._made_of is None else self._made_of.told(self.over)
-        others = sorted(others_in(told, own))
-        if passes != self._passes:
-            others.append("how many passes it makes")
+        others = [f"the loader's {path}" for path in sorted(others_in(told, own))]
+        others += ["the number of passes"] if passes != self._passes else []
+        others += ["where it begins to count"] if counts != self.counts else []
         if others:
             raise StateMismatch(
                 "The data that this loop goes over is another here than on the rank: "
-                f"{', '.join(others[:3])} of its loader was made or chosen while the script "
-                "trained.",
+                f"{', '.join(others[:3])}. It was made or chosen while the script trained, by its "
+                "model or by chance.",
                 means="This machine cannot take the rank: it would train on other data.",
                 do="Keep what the data is chosen or made by with job.values(...), and make the "
                 "data of that; or choose it inside of a step.",

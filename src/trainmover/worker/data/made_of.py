@@ -12,6 +12,7 @@ datasets, samplers and transforms. Objects of other kinds are the search's (`sta
 import functools
 import itertools
 import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -37,6 +38,8 @@ _LISTS = (list, tuple, deque, set, frozenset)
 _CONTAINERS = (*_LISTS, dict)
 _HOLDERS = (Dataset, Sampler, nn.Module)
 """Objects of which all attributes count."""
+_OF_MODULES = vars(nn.Module()).keys() - {"_modules"}
+_LONG_S = 1e7
 _KNOWN = b"was there:"
 _DEPTH_MAX = 8
 _ENTRIES_MAX = 4096
@@ -115,12 +118,14 @@ def _roots(loader: Any) -> dict[str, Any]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Of a module those that hold no layers, and no parameters: these are tracked, or the search
-    looks at them."""
+    """Of a module no parameters and no buffers: these are tracked, or the search looks at them. A
+    number that is the time of now only tells that."""
     held = {**slots_in(value), **held_by(value)}
-    if issubclass(type(value), nn.Module):
-        held = {name: one for name, one in held.items() if not str(name).startswith("_")}
-    return {str(name): one for name, one in held.items()}
+    return {
+        str(name): one
+        for name, one in held.items()
+        if name not in _OF_MODULES and not (type(one) is float and abs(one - time.time()) < _LONG_S)
+    }
 
 
 def _inside(value: Any) -> list[Any]:
@@ -134,7 +139,9 @@ def _inside(value: Any) -> list[Any]:
         return [*_attributes(value).values()]
     if issubclass(kind, functools.partial):
         return [value.func, value.args, value.keywords]
-    return [*closed_over(value).values()] if kind is FunctionType else []
+    if kind is not FunctionType:
+        return []
+    return [*closed_over(value).values(), value.__defaults__, value.__kwdefaults__]
 
 
 def _base_of(kind: type) -> Any:
@@ -196,10 +203,12 @@ class _Hashes:
         """What it is itself, beside what it holds."""
         kind = type(value)
         name = kind.__qualname__.encode()
-        if issubclass(kind, nn.Parameter) or (issubclass(kind, Tensor) and value.requires_grad):
+        if issubclass(kind, nn.Parameter):
             return name
         if issubclass(kind, Tensor):
             return name + _of_tensor(value)
+        if issubclass(kind, numpy.ma.MaskedArray):
+            return name + _of_array(value.data) + _of_array(numpy.ma.getmaskarray(value))
         if issubclass(kind, numpy.ndarray) and not value.dtype.hasobject:
             return name + _of_array(value)
         if issubclass(kind, numpy.ndarray):

@@ -25,7 +25,7 @@ from uuid import UUID
 
 import numpy
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trainmover.state.kinds.generators import is_generator
@@ -75,6 +75,7 @@ CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
 )
 """What may be raised where a thing is looked at that others change meanwhile."""
+_OF_DATA = (Dataset, Sampler, DataLoader)
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
 _MEMORY = (Tensor, numpy.ndarray)
@@ -155,7 +156,17 @@ class Things:
             return [self._names[kind], _contained(value, inside)]
         if is_generator(value):
             self._known_made(value, inside)
+        if not known and issubclass(kind, _OF_DATA):
+            return [self._names[kind], self._data_in(value, inside)]
         return [self._names[kind], known] if known else None
+
+    def _data_in(self, value: object, inside: Inside) -> list[Any]:
+        """Of data of torch's kinds that was made later: what it is made of."""
+        return [
+            [name, inside(one)]
+            for name, one in sorted(held_by(value).items(), key=_key)
+            if name[:1] != "_" and not is_generator(one) and one is not None
+        ]
 
     def _which(self, value: object) -> str:
         """Which one it is of several that are made alike."""
