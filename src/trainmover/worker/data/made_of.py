@@ -31,6 +31,7 @@ from trainmover.state.script.things.held import closed_over, held_by, slots_in
 from trainmover.state.script.things.readers import written
 from trainmover.state.script.things.things import CANNOT_BE_READ
 from trainmover.state.script.values import PLAIN, entry_of
+from trainmover.torch_internals.modules import OF_TORCH
 from trainmover.worker.data.loader_parts import NUMBERS, counting, parts
 from trainmover.worker.data.trail import Trail
 
@@ -38,7 +39,6 @@ _LISTS = (list, tuple, deque, set, frozenset)
 _CONTAINERS = (*_LISTS, dict)
 _HOLDERS = (Dataset, Sampler, nn.Module)
 """Objects of which all attributes count."""
-_OF_MODULES = vars(nn.Module()).keys() - {"_modules"}
 _LONG_S = 1e7
 _KNOWN = b"was there:"
 _DEPTH_MAX = 8
@@ -124,7 +124,7 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {
         str(name): one
         for name, one in held.items()
-        if name not in _OF_MODULES and not (type(one) is float and abs(one - time.time()) < _LONG_S)
+        if name not in OF_TORCH and not (type(one) is float and abs(one - time.time()) < _LONG_S)
     }
 
 
