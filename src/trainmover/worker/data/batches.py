@@ -63,7 +63,7 @@ from trainmover.worker.data.loader_parts import (
     set_states,
     states_of,
 )
-from trainmover.worker.data.made_of import MadeOf, others_in
+from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.trail import Trail
 
@@ -332,8 +332,8 @@ class Batches:
     def _check_made_of(
         self, passes: int | None, counts: int | None, told: dict[str, bytes]
     ) -> None:
-        own = {} if self._made_of is None else self._made_of.told(self.over)
-        others = [f"the loader's {path}" for path in sorted(others_in(told, own))]
+        found = [] if self._made_of is None else self._made_of.others(self.over, told)
+        others = [f"the loader's {path}" for path in found]
         others += ["the number of passes"] if passes != self._passes else []
         others += ["where it begins to count"] if counts != self.counts else []
         if others:

@@ -190,12 +190,12 @@ def numbers_of(loader: Any) -> dict[str, dict[str, Any]]:
 
     By part, and in it by name; of what a sampler wraps too.
     """
-    return {path: _numbers_in(part) for path, part in counting(loader)}
+    return {path: _numbers_in(part) for path, part in _counting(loader)}
 
 
 def set_numbers(loader: Any, numbers: Mapping[str, Mapping[str, Any]]) -> None:
     """Put them back, where the parts are here. One that was still its class's is so again."""
-    for path, part in counting(loader):
+    for path, part in _counting(loader):
         given = numbers.get(path, {})
         for name in _numbers_in(part).keys() - given.keys():
             if hasattr(type(part), name):
@@ -211,7 +211,7 @@ def _is_number(value: object) -> bool:
     return type(value) in NUMBERS or isinstance(value, numpy.number)
 
 
-def counting(loader: Any) -> Iterator[tuple[str, Any]]:
+def _counting(loader: Any) -> Iterator[tuple[str, Any]]:
     for path, part in parts(loader):
         if isinstance(part, DataLoader) or not hasattr(part, "__dict__"):
             continue

@@ -15,7 +15,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import FunctionType, MethodType
 from typing import Any
@@ -32,15 +32,16 @@ from trainmover.state.script.things.readers import written
 from trainmover.state.script.things.things import CANNOT_BE_READ
 from trainmover.state.script.values import PLAIN, entry_of
 from trainmover.torch_internals.modules import OF_TORCH
-from trainmover.worker.data.loader_parts import NUMBERS, counting, parts
+from trainmover.worker.data.loader_parts import parts
 from trainmover.worker.data.trail import Trail
 
+Number = Callable[[object], int | None]
 _LISTS = (list, tuple, deque, set, frozenset)
 _CONTAINERS = (*_LISTS, dict)
 _HOLDERS = (Dataset, Sampler, nn.Module)
 """Objects of which all attributes count."""
 _LONG_S = 1e7
-_KNOWN = b"was there:"
+_THERE = b"was there:"
 _DEPTH_MAX = 8
 _ENTRIES_MAX = 4096
 _OBJECTS_MAX = 20_000
@@ -69,7 +70,7 @@ class MadeOf:
                 continue
             seen[id(one)] = one
             with suppress(TypeError):  # A list, say: whatever holds it is known.
-                if self.number(one) is None:
+                if self.number(one) is None and not issubclass(type(one), Sampler):
                     reference = weakref.ref(one)
                     self._known[id(one)] = next(self._numbers), reference
             left += _inside(one)
@@ -82,32 +83,54 @@ class MadeOf:
     def told(self, loader: Any) -> dict[str, bytes]:
         """Hashes by place in the loader: of each of its parts, and of the attributes of those that
         are new."""
-        hashes = _Hashes(self)
-        carried = {id(part) for _, part in counting(loader)}
+        return self._read(loader, self.number, self.number)
+
+    def others(self, loader: Any, theirs: dict[str, bytes]) -> list[str]:
+        """Places where there is something else than was told of another loader.
+
+        Where a loop makes its loader anew in each round, who takes a rank may stand in the first
+        one: what was there is made new for the rank, and both may be the same. Or it has made the
+        first one again, and of what was there for the rank nothing can be said.
+        """
+        readings = [
+            self.told(loader),
+            self._read(loader, _nothing, self.number),
+            self._read(loader, _nothing, _nothing),
+        ]
+        there = {path for one in readings for path in one}
+        return [
+            path
+            for path in sorted(theirs.keys() & there)  # One may come with the first sample.
+            if theirs[path] not in [one.get(path) for one in readings]
+            and _is_there(theirs[path]) <= _is_there(readings[0].get(path, b""))
+        ]
+
+    def _read(self, loader: Any, part_of: Number, number: Number) -> dict[str, bytes]:
+        """part_of, number: which are known, of its parts and of what is in them"""
+        hashes = _Hashes(number, getattr(loader, "dataset", None))
         found: dict[str, bytes] = {}
         for path, part in _roots(loader).items():
-            found[path] = hashes.head_of(part)
-            if self.number(part) is not None or not issubclass(type(part), _HOLDERS):
-                continue
-            for name, value in _attributes(part).items():
-                if not (id(part) in carried and isinstance(value, NUMBERS)):
+            if (known := part_of(part)) is not None:
+                found[path] = _was_there(known)
+            elif issubclass(type(part), _HOLDERS):
+                found[path] = _hash(type(part).__qualname__.encode())
+                for name, value in _attributes(part).items():
                     found[f"{path}.{name}"] = hashes.of(value)
+            else:
+                found[path] = hashes.of(part, part=True)
         return found
 
 
-def others_in(theirs: dict[str, bytes], own: dict[str, bytes]) -> list[str]:
-    """Places where there is something else. An attribute may come with the first sample; and where
-    a loop makes its loader anew, who takes the rank may stand in its first round, whose loader was
-    there: then nothing is said of that part."""
-    return [
-        path
-        for path in own.keys() & theirs.keys()
-        if own[path] != theirs[path] and _is_known(own[path]) == _is_known(theirs[path])
-    ]
+def _nothing(_: object) -> None:
+    return None
 
 
-def _is_known(told: bytes) -> bool:
-    return told.startswith(_KNOWN)
+def _was_there(number: int) -> bytes:
+    return b"%b %d" % (_THERE, number)
+
+
+def _is_there(told: bytes) -> bool:
+    return told.startswith(_THERE)
 
 
 def _roots(loader: Any) -> dict[str, Any]:
@@ -156,15 +179,19 @@ def _some(entries: list[Any]) -> list[Any]:
 class _Hashes:
     """Equal in all processes whose values are equal."""
 
-    def __init__(self, known: MadeOf) -> None:
-        self._known = known
+    def __init__(self, number: Number, data: object) -> None:
+        """data: is told by itself, and lies in samplers too"""
+        self._number, self._data = number, data
         self._seen: dict[int, tuple[int, Any]] = {}
 
-    def of(self, value: Any, depth: int = 0) -> bytes:
+    def of(self, value: Any, depth: int = 0, *, part: bool = False) -> bytes:
+        """part: of a loader itself"""
         if type(value) in PLAIN:
             return _hash(b"%a" % (value,))
-        if (number := self._known.number(value)) is not None:
-            return b"%b %d" % (_KNOWN, number)
+        if value is self._data and not part:
+            return _hash(b"data")
+        if (number := self._number(value)) is not None:
+            return _was_there(number)
         if id(value) in self._seen:
             return _hash(b"seen %d" % self._seen[id(value)][0])
         self._seen[id(value)] = len(self._seen), value  # Held, so that no other gets its number.
@@ -172,13 +199,6 @@ class _Hashes:
             return _hash(b"".join([self._own(value), *self._below(value, depth)]))
         except CANNOT_BE_READ:
             return _hash(type(value).__qualname__.encode())
-
-    def head_of(self, part: Any) -> bytes:
-        """Of one that has attributes, which are told one by one, no more than which it is."""
-        is_new = self._known.number(part) is None
-        if is_new and issubclass(type(part), _HOLDERS):
-            return _hash(type(part).__qualname__.encode())
-        return self.of(part)
 
     def _below(self, value: Any, depth: int) -> Iterable[bytes]:
         if depth > _DEPTH_MAX:
