@@ -3,7 +3,7 @@
 import array
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -130,6 +130,29 @@ def test_other_data_is_refused(kind: str) -> None:
 def test_the_same_data_is_the_same(kind: str) -> None:
     there = begun(MADE[kind](3))
     resumed(MADE[kind](3), there)
+
+
+class Counting(torch.utils.data.Sampler[int]):
+    """Begins one further in each pass."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.passes += 1
+        return iter([(place + self.passes) % 20 for place in range(20)])
+
+    def __len__(self) -> int:
+        return 20
+
+
+def test_what_a_sampler_counts_goes_with_the_place() -> None:
+    there = Batches(DataLoader(BASE, sampler=Counting()), None)
+    there.watch(lambda: 0, lambda _: set(), made_of())
+    for _ in range(45):
+        next(there)
+    here = resumed(DataLoader(BASE, sampler=Counting()), there)
+    assert next(here)[1].tolist() == next(there)[1].tolist()
 
 
 def test_as_many_passes_as_there_must_be_made() -> None:

@@ -265,9 +265,9 @@ class Batches:
         self._given = position.get("altered", b"")
         if self._given:
             put_back(self._loader, self._given)
+        set_numbers(self._loader, position["numbers"])
         if "made_of" in position:
             self._check_made_of(*position["made_of"])
-        set_numbers(self._loader, position["numbers"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
         _set_part_states(self._loader, position.get("parts", {}))
@@ -333,7 +333,7 @@ class Batches:
         self, passes: int | None, counts: int | None, told: dict[str, bytes]
     ) -> None:
         found = [] if self._made_of is None else self._made_of.others(self.over, told)
-        others = [f"the loader's {path}" for path in found]
+        others = [f"its {path}" for path in found]
         others += ["the number of passes"] if passes != self._passes else []
         others += ["where it begins to count"] if counts != self.counts else []
         if others:

@@ -14,7 +14,6 @@ import itertools
 import os
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import FunctionType, MethodType
@@ -27,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
+from trainmover.state.script.search.contents import CONTAINERS, entries_of
 from trainmover.state.script.things.held import closed_over, held_by, slots_in
 from trainmover.state.script.things.readers import written
 from trainmover.state.script.things.things import CANNOT_BE_READ
@@ -36,8 +36,6 @@ from trainmover.worker.data.loader_parts import parts
 from trainmover.worker.data.trail import Trail
 
 Number = Callable[[object], int | None]
-_LISTS = (list, tuple, deque, set, frozenset)
-_CONTAINERS = (*_LISTS, dict)
 _HOLDERS = (Dataset, Sampler, nn.Module)
 """Objects of which all attributes count."""
 _LONG_S = 1e7
@@ -82,7 +80,7 @@ class MadeOf:
 
     def told(self, loader: Any) -> dict[str, bytes]:
         """Hashes by place in the loader: of each of its parts, and of the attributes of those that
-        are new."""
+        are new; and which loader it is, if that was there."""
         return self._read(loader, self.number, self.number)
 
     def others(self, loader: Any, theirs: dict[str, bytes]) -> list[str]:
@@ -109,6 +107,8 @@ class MadeOf:
         """part_of, number: which are known, of its parts and of what is in them"""
         hashes = _Hashes(number, getattr(loader, "dataset", None))
         found: dict[str, bytes] = {}
+        if isinstance(loader, DataLoader) and (whole := part_of(loader)) is not None:
+            found["loader"] = _was_there(whole)
         for path, part in _roots(loader).items():
             if (known := part_of(part)) is not None:
                 found[path] = _was_there(known)
@@ -156,8 +156,8 @@ def _inside(value: Any) -> list[Any]:
     kind = type(value)
     if issubclass(kind, dict):
         return [part for entry in _some([*dict.items(value)]) for part in entry]
-    if issubclass(kind, _LISTS):
-        return _some([*_base_of(kind).__iter__(value)])
+    if issubclass(kind, CONTAINERS):
+        return _some(entries_of(value))
     if issubclass(kind, _HOLDERS):
         return [*_attributes(value).values()]
     if issubclass(kind, functools.partial):
@@ -165,11 +165,6 @@ def _inside(value: Any) -> list[Any]:
     if kind is not FunctionType:
         return []
     return [*closed_over(value).values(), value.__defaults__, value.__kwdefaults__]
-
-
-def _base_of(kind: type) -> Any:
-    """Whose way to go through it is taken: one of the script's own may do anything."""
-    return next(one for one in _LISTS if issubclass(kind, one))
 
 
 def _some(entries: list[Any]) -> list[Any]:
@@ -206,11 +201,10 @@ class _Hashes:
         kind = type(value)
         if issubclass(kind, _HOLDERS):
             return self._named(sorted(_attributes(value).items()), depth)
-        is_set = issubclass(kind, set | frozenset)
-        if issubclass(kind, _LISTS):
-            entries = [*_base_of(kind).__iter__(value)]
-            if plain := _of_plain(entries, in_any_order=is_set):
-                return [plain]
+        is_set, is_dict = issubclass(kind, set | frozenset), issubclass(kind, dict)
+        entries = entries_of(value) if issubclass(kind, CONTAINERS) and not is_dict else None
+        if entries is not None and (plain := _of_plain(entries, in_any_order=is_set)):
+            return [plain]
         hashes = [self.of(one, depth + 1) for one in _inside(value)]
         return sorted(hashes) if is_set else hashes
 
@@ -233,7 +227,7 @@ class _Hashes:
             return name + _of_array(value)
         if issubclass(kind, numpy.ndarray):
             return name + self.of(_some(value.reshape(-1).tolist()), _DEPTH_MAX - 1)
-        if issubclass(kind, _CONTAINERS):
+        if issubclass(kind, CONTAINERS):
             return b"%b %d" % (name, len(value))
         if kind is FunctionType:
             return written(value.__code__)
