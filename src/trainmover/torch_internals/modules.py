@@ -15,8 +15,10 @@ buffers_of: Callable[[nn.Module], dict[str, Tensor | None]] = operator.attrgette
 TABLES = frozenset({"_buffers", "_modules", "_parameters", "_non_persistent_buffers_set"})
 """Attributes of a module in which torch keeps what it has."""
 
-OF_TORCH = vars(nn.Module()).keys() - {"_modules"}
-"""Attributes that every module has, but for that with those in it."""
+OF_MODULES = frozenset(vars(nn.Module()))
+"""What every module has."""
+OF_TORCH = OF_MODULES - {"_modules"}
+"""But for that with the modules in it."""
 
 VERSIONS = "_metadata"
 """Attribute of what state_dict() gives: versions of its modules, for load_state_dict()."""

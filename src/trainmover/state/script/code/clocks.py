@@ -41,7 +41,7 @@ _TIMELESS = frozenset(
 )
 """Functions of these that give what they are given in another form; of some with no argument that
 is the time."""
-_NOTHING = frozenset({"timedelta", "SpooledTemporaryFile"})
+_TIMELESS_ALONE = frozenset({"timedelta", "SpooledTemporaryFile"})
 """Of these, what is no time without an argument either."""
 _CLOCK_ATTRIBUTES = frozenset(
     {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
@@ -456,7 +456,7 @@ class Clocks:
                 ):
                     form = dotted.rpartition(".")[2]
                     is_form = form in _TIMELESS and bool(node.args or node.keywords)
-                    return not (is_form or form in _NOTHING)
+                    return not (is_form or form in _TIMELESS_ALONE)
                 if "." in dotted and self._is_told(dotted):
                     return True
                 last = func.attr if isinstance(func, ast.Attribute) else dotted

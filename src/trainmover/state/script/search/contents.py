@@ -17,8 +17,6 @@ from trainmover.torch_internals.modules import TABLES
 
 CONTAINERS = (list, tuple, deque, dict, set, frozenset)
 LARGE = 512
-OF_MODULES = frozenset(vars(nn.Module()))
-"""What every module has."""
 OF_OPTIMIZERS = frozenset({"param_groups", "state"})
 """What is tracked of an optimizer; of one that is not, `Untracked` reads it."""
 

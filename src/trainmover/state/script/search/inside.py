@@ -39,7 +39,6 @@ from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.search.contents import (
     CONTAINERS,
-    OF_MODULES,
     OF_OPTIMIZERS,
     changes_in_place,
     entries_of,
@@ -82,7 +81,7 @@ from trainmover.state.script.things.readers import BOUND, C_DATA, CACHE, results
 from trainmover.state.script.things.things import is_closed
 from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import PLAIN, is_secret
-from trainmover.torch_internals.modules import TABLES, hooks_of, parts_of, tensors_of
+from trainmover.torch_internals.modules import OF_MODULES, TABLES, hooks_of, parts_of, tensors_of
 
 SLOTS_MAX = 512
 WATCHED_MAX = BRIEF_MAX = 2048
