@@ -533,7 +533,8 @@ class Member:
         """The next batch of the loop just entered, from the place it has."""
         goes_on = self.draws.go_on
         state = rng.capture() if goes_on else self.draws.rng_before
-        batch = self.draws.take(batches, state, self.calls)
+        at = self.variables.standing_at() if goes_on else self.variables.at
+        batch = self.draws.take(batches, state, self.calls, at)
         if not goes_on:
             self.updates.fetched()
         self.variables.gave(batches.given(batch))
@@ -544,17 +545,18 @@ class Member:
         """Remember this fetch, and tell the buddy without waiting."""
         if self.draws.go_on:
             return
-        place = self.place(Moment(rng.capture(), self.tracked.small_states()))
         variables = self.variables.capture()
+        moment = Moment(rng.capture(), self.tracked.small_states())
+        place = self.place(moment, self.variables.at)
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
         record.variables, record.objects = variables, groups.objects.kept()
         self.deposit.tell(record)
 
-    def place(self, moment: Moment) -> Place:
-        """Of the fetch under way."""
+    def place(self, moment: Moment, at: list[int]) -> Place:
+        """Of the fetch under way. at: instructions at which the script's frames stand"""
         loops, step = self.loops, Step(self.calls + 1)
-        positions = loops.positions(self.calls)
+        positions = loops.positions(self.calls, at)
         beside, listed = loops.beside(), groups.roster.listed()
         return Place(loops.fetches, step, moment, positions, beside, loops.member, listed)
 

@@ -246,6 +246,8 @@ HABITS = [
     refused("loops/summed"),
     equal("loops/drawn_ahead"),
     equal("loops/drawn_ahead_by_pass"),
+    equal("loops/drawn_ahead_in_short_passes"),
+    equal("loops/warmed_up_in_each_pass"),
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),

@@ -18,13 +18,17 @@ def loops(count: int) -> list[Loop]:
 
 
 def found(fetches: list[str]) -> int | None:
-    """For how many steps. fetches: for each step the loops that fetch before it."""
+    """For how many steps. fetches: for each step the loops that fetch before it; "A": a finds no
+    more."""
     known = dict(zip("ab", loops(2), strict=True))
     ahead = Ahead()
     answers = []
     for names in fetches:
         for name in names:
-            ahead.fetched(known[name])
+            if name.isupper():
+                ahead.ended(known[name.lower()])
+            else:
+                ahead.fetched(known[name])
         answers.append(ahead.begin_step())
     assert answers[:-1] == [None] * (len(fetches) - 1)
     return answers[-1]
@@ -38,6 +42,10 @@ def found(fetches: list[str]) -> int | None:
         (["aaaa", "a", "a"], 3),
         (["abab", "ab", "ab"], 1),  # side by side
         (["abb", "b", "b"], 1),  # in a loop inside another
+        (["aa", "a", "A"], 1),  # in a pass of three batches
+        (["aa", "A", "bb"], 1),  # of two
+        (["aaa", "A", ""], 2),
+        (["aaa", "aA", ""], 1),
     ],
 )
 def test_a_reserve_is_seen(fetches: list[str], steps: int) -> None:
@@ -54,6 +62,10 @@ def test_a_reserve_is_seen(fetches: list[str], steps: int) -> None:
         ["ab", "b", "ba"],
         ["a", "", ""],  # several steps with one batch
         ["aa", "a", "aa"],  # batches that are skipped
+        ["aA", "bB", "bB"],  # in a pass of one batch: none is left when the next begins
+        ["aa", "", "Abb"],  # two steps with two batches
+        ["aa", "a", "Abb"],  # two batches for a step, one for the last of a pass
+        ["aaA", "", ""],  # all batches of a pass, for several steps
     ],
 )
 def test_other_ways_to_draw_are_none(fetches: list[str]) -> None:

@@ -36,7 +36,7 @@ class Script:
             moment = Moment(b"rng %d" % number, {})
             place = Place(number, Step(self.steps + 1), moment, [[number]], [], [], b"")
             self.record = self.draws.mark(place, [])
-        self.draws.take(batches, b"", Step(0))
+        self.draws.take(batches, b"", Step(0), [])
         return goes_on
 
     def step(self) -> list[Draw]:
@@ -155,7 +155,7 @@ def test_who_takes_such_a_rank_has_the_same_records() -> None:
     joiner.draws.stand_at(script.record)
     joiner.steps = script.record.top_step - 1
     # On its way: it draws what was in reserve, steps are passed over.
-    joiner.loops.take(again, b"", Step(0))
+    joiner.loops.take(again, b"", Step(0), [])
     joiner.draws.note(again)
     joiner.draws.begin_step()
     joiner.steps += 1
@@ -164,7 +164,7 @@ def test_who_takes_such_a_rank_has_the_same_records() -> None:
     joiner.draws.pass_by(
         Place(joiner.loops.fetches, Step(joiner.steps), moment, [[7]], [], [], b"")
     )
-    joiner.loops.take(again, b"", Step(0))
+    joiner.loops.take(again, b"", Step(0), [])
     joiner.draws.note(again)
     joiner.draws.begin_step()
     joiner.fetch(again)

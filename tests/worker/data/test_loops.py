@@ -9,6 +9,8 @@ from trainmover.ids import Step
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loops
 
+AT = [12, 40]
+
 
 def loop(loops: Loops, length: int = 3, over: Batches | None = None) -> Batches:
     """over: the loader of that loop"""
@@ -19,7 +21,7 @@ def loop(loops: Loops, length: int = 3, over: Batches | None = None) -> Batches:
 
 def fetch(loops: Loops, batches: Batches, calls: int = 0) -> int:
     loops.enter(batches)
-    taken: int = loops.take(batches, b"rng", Step(calls))
+    taken: int = loops.take(batches, b"rng", Step(calls), AT)
     return taken
 
 
@@ -61,9 +63,9 @@ def test_positions_are_before_the_last_fetch_of_each_and_before_the_next_of_the_
     fetch(loops, outer, calls=4)
     inner = loop(loops)
     fetch(loops, inner, calls=5)
-    around, innermost = loops.positions(Step(6))
-    assert (around[0], around[1]["taken"], *around[2:]) == (0, 0, b"rng", 4, [])
-    assert (innermost[0], innermost[1]["taken"], *innermost[2:]) == (0, 1, b"", 6, [])
+    around, innermost = loops.positions(Step(6), [8])
+    assert (around[0], around[1]["taken"], *around[2:]) == (0, 0, b"rng", 4, [], AT)
+    assert (innermost[0], innermost[1]["taken"], *innermost[2:]) == (0, 1, b"", 6, [], [8])
 
 
 def zipped(loops: Loops, steps: int) -> tuple[Batches, Batches]:
@@ -78,7 +80,7 @@ def test_loops_drawn_from_side_by_side_stay_in_force_and_have_a_place_each() -> 
     loops = Loops()
     first, _second = zipped(loops, steps=3)
     loops.enter(first)
-    (main,), (other,) = loops.positions(Step(3)), loops.beside()
+    (main,), (other,) = loops.positions(Step(3), [8]), loops.beside()
     assert (loops.ordinals, loops.member) == ([1], [0])
     assert (main[0], main[1]["taken"]) == (1, 3)
     assert (other[0], other[1]["taken"]) == ([0], 3)
@@ -90,7 +92,7 @@ def test_a_place_beside_is_resumed_with_the_main_one() -> None:
     again = zipped(other, steps=3)
     loops.enter(first)
     other.enter(again[0])
-    place = loops.positions(Step(5))[-1]
+    place = loops.positions(Step(5), [8])[-1]
     other.resume(place[1], loops.beside(), place[4])
     assert [one.batches_taken for one in again] == [5, 5]
     assert [fetch(other, one) for one in again] == [next(first), next(second)]
@@ -137,7 +139,7 @@ def test_a_loop_beside_that_was_never_begun_is_missed() -> None:
     one = loop(loops)
     fetch(loops, one)
     with pytest.raises(StateMismatch, match="has not begun a loop"):
-        loops.resume(loops.positions(Step(0))[0][1], [[[7], {}]], [])
+        loops.resume(loops.positions(Step(0), [8])[0][1], [[[7], {}]], [])
 
 
 def test_a_loop_that_is_begun_anew_beside_another_is_the_same_loop() -> None:
@@ -157,7 +159,7 @@ def test_a_loop_that_is_begun_anew_beside_another_is_the_same_loop() -> None:
     mine, second = loop(other, 2), loop(other, 9)
     for batches in (mine, second):
         fetch(other, batches)
-    other.resume(loops.positions(Step(5))[0][1], loops.beside(), [])
+    other.resume(loops.positions(Step(5), [8])[0][1], loops.beside(), [])
     assert fetch(other, mine) == 1
     assert other.draw(mine, 1).data_pass == 1
 
@@ -178,7 +180,7 @@ def test_loops_that_generators_begin_anew_are_the_same_loops() -> None:
                 loops.begin(drawn[which])
                 fetch(loops, drawn[which])
     assert loops.begun == 2
-    assert [loops.positions(Step(7))[0][0], loops.beside()[0][0]] == [0, [0]]
+    assert [loops.positions(Step(7), [8])[0][0], loops.beside()[0][0]] == [0, [0]]
     assert [loops.draw(one, 0).data_pass for one in [drawn[1]]] == [3]
 
 

@@ -48,7 +48,7 @@ def drawn(loops: Loops, loader: Any, count: int) -> Batches:
     loops.begin(batches)
     for _ in range(count):
         loops.enter(batches)
-        loops.take(batches, b"", Step(0))
+        loops.take(batches, b"", Step(0), [])
     return batches
 
 
@@ -63,17 +63,17 @@ def test_a_fetch_around_begins_to_count_anew() -> None:
     left(loops, 4)
     left(loops, 2)
     inner = drawn(loops, range(9), 1)
-    assert [place[4] for place in loops.positions(Step(0))] == [[], [4, 2]]
+    assert [place[4] for place in loops.positions(Step(0), [])] == [[], [4, 2]]
     loops.enter(outer)
-    loops.take(outer, b"", Step(0))
+    loops.take(outer, b"", Step(0), [])
     left(loops, 3)
     again = drawn(loops, range(9), 0)
-    assert [place[4] for place in loops.positions(Step(0))] == [[], [3]]
+    assert [place[4] for place in loops.positions(Step(0), [])] == [[], [3]]
     assert (inner.drawn, again.drawn) == (1, 0)
 
 
 def way(*positions: list[Any]) -> Way:
-    places = [[ordinal, {}, b"", 0, before] for ordinal, before in positions]
+    places = [[ordinal, {}, b"", 0, before, []] for ordinal, before in positions]
     record = RankRecord(Step(6), True, Step(6), places, Moment(b"", {}), None)
     return Way(Rank(1), record, Step(5))
 

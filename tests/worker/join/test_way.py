@@ -19,9 +19,11 @@ from trainmover.worker.join.way import Way, like, made_up
 from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes, row_of
 from trainmover.worker.step.results.given import Given, packed
 
+HERE, EARLIER = [30, 4], [12, 4]
+
 
 def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
-    positions: list[list[Any]] = [[ordinal, {}, b"", 0, []] for ordinal in ordinals]
+    positions: list[list[Any]] = [[ordinal, {}, b"", 0, [], HERE] for ordinal in ordinals]
     gate = None if now is None else Moment(b"", now)
     rows = [row_bytes(Row(step=Step(5), at_us=1, values={"loss": 0.5}))]
     record = RankRecord(Step(6), False, Step(5), positions, Moment(b"", {}), gate, rows)
@@ -29,10 +31,10 @@ def way(*ordinals: int, now: dict[str, bytes] | None = None) -> Way:
 
 
 def test_a_rank_that_stood_at_this_very_fetch_is_there() -> None:
-    assert not way(0).leads_on_from([0], [])
-    assert way(1).leads_on_from([0], [])
-    assert way(0, 0).leads_on_from([0], [])
-    assert way(0, now={}).leads_on_from([0], [])
+    assert not way(0).leads_on_from([0], [], HERE)
+    assert way(1).leads_on_from([0], [], HERE)
+    assert way(0, 0).leads_on_from([0], [], HERE)
+    assert way(0, now={}).leads_on_from([0], [], HERE)
 
 
 def test_loops_that_are_over_end_and_those_the_rank_was_in_are_resumed() -> None:
@@ -47,7 +49,7 @@ def test_loops_that_are_over_end_and_those_the_rank_was_in_are_resumed() -> None
 def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
     path = way(1, 2)
     path.record.member, path.record.beside = [0], [[[0], {}]]
-    assert path.leads_on_from([1, 2], [0])
+    assert path.leads_on_from([1, 2], [0], HERE)
     assert [path.fetched_elsewhere([]), path.fetched_elsewhere([0])] == [False, True]
     path.reached = 1
     assert [path.fetched_elsewhere([]), path.fetched_elsewhere([0])] == [True, False]
@@ -57,7 +59,7 @@ def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
 def onward(*ordinals: int, top_step: int = 6, reserve: int = 0) -> Way:
     """Of a rank that was lost behind the gate of step 5, in loop 1."""
     record = way(1, now={}).record
-    before = [[ordinal, {}, b"", 5, [15, 4, 3]] for ordinal in ordinals]
+    before = [[ordinal, {}, b"", 5, [15, 4, 3], HERE] for ordinal in ordinals]
     source = RankRecord(
         Step(6), False, Step(top_step), before, Moment(b"", {}), None, reserve=reserve
     )
@@ -68,7 +70,7 @@ def onward(*ordinals: int, top_step: int = 6, reserve: int = 0) -> Way:
 
 def at(*rounds: tuple[int, int]) -> list[list[Any]]:
     """Before a fetch: of each loop the ordinal, and the batches that it has given."""
-    return [[ordinal, {"drawn": drawn}, b"", 5, []] for ordinal, drawn in rounds]
+    return [[ordinal, {"drawn": drawn}, b"", 5, [], HERE] for ordinal, drawn in rounds]
 
 
 def test_behind_a_loop_that_its_source_has_left_the_way_goes_on() -> None:
@@ -82,7 +84,7 @@ def test_loops_of_two_rounds_of_the_one_around_them_are_two() -> None:
     rank = RankRecord(Step(6), False, Step(5), at((0, 2), (0, 12)), Moment(b"", {}), None)
     source = RankRecord(Step(6), True, Step(6), at((0, 3), (0, 0)), Moment(b"", {}), None)
     path = Way(Rank(1), rank, Step(5), source)
-    assert path.leads_on_from([0, 0], [])
+    assert path.leads_on_from([0, 0], [], HERE)
     places = [at((0, 2), (0, 13)), at((0, 3)), at((0, 3), (0, 0))]
     assert [path.ends_further(place, []) for place in places] == [True, True, False]
     source.positions = at((0, 2), (0, 13))  # At the fetch that ends the loop.
@@ -97,7 +99,7 @@ def test_a_rank_that_had_come_to_the_end_of_its_loop_has_stood_before_its_source
     told = RankRecord(Step(6), True, Step(6), end, Moment(b"", {}), None)
     source = RankRecord(Step(6), True, Step(6), further, Moment(b"", {}), None)
     path = Way(Rank(1), told, Step(5), source)
-    assert path.leads_on_from([0], [])
+    assert path.leads_on_from([0], [], HERE)
     assert [path.ends_further(end, []), path.ends_further(further, [])] == [True, False]
     assert Way(Rank(1), source, Step(5), told).onward is None
 
@@ -115,8 +117,24 @@ def test_else_it_ends_where_the_rank_fetches_next(path: Way) -> None:
 def test_a_rank_at_another_member_s_fetch_is_elsewhere() -> None:
     path = way(1)
     path.record.member = [0]
-    assert not path.leads_on_from([1], [0])
-    assert path.leads_on_from([1], [])
+    assert not path.leads_on_from([1], [0], HERE)
+    assert path.leads_on_from([1], [], HERE)
+
+
+def test_a_loop_is_resumed_in_the_line_where_its_rank_had_fetched() -> None:
+    path = way(0)
+    path.record.positions = at((0, 2))
+    assert not path.leads_on_from([0], [], HERE)
+    assert path.leads_on_from([0], [], EARLIER)
+    assert [path.is_before_line(EARLIER, passed) for passed in range(3)] == [True, True, False]
+    assert not path.is_before_line(HERE)
+    assert path.calls_at_line() == 5
+
+
+def test_one_whose_rank_has_not_fetched_is_resumed_where_it_begins() -> None:
+    path = way(0)
+    path.record.positions = at((0, 0))
+    assert not path.is_before_line(EARLIER)
 
 
 def test_a_script_that_passes_by_its_loop_is_refused() -> None:

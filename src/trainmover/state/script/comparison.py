@@ -25,6 +25,7 @@ from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, show
 
 _decoder = msgspec.msgpack.Decoder()
 _OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
+THE_FETCH = "the fetch"
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
 Apart = Callable[[Known, Known], bool]
@@ -82,9 +83,7 @@ class Comparison:
             return collecting
         own_place, mine, mine_end, tracked, others, _, extra, at = decoded(own)
         if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
-            return [_elsewhere(their_place, own_place)]
-        if their_place != own_place:  # As where a new iterator's first batch has a line of its own.
-            their = {key: entry for key, entry in their.items() if key in mine}
+            return [elsewhere(theirs, own)]
         found = list(_different(their, mine, given))
         if their_place == own_place and their_at == at:
             found += _only_here(their.keys() | their_end.keys() | {*extra, *no_value}, mine)
@@ -204,6 +203,11 @@ def advice(differences: Sequence[Difference]) -> str:
         return (
             "draw what a step takes in a `while` loop, which asks in each round how many there are "
             "to be: a `for` loop asks as it begins"
+        )
+    if any(one.name == THE_FETCH for one in differences):
+        return (
+            "draw all batches of a pass in one line, as a `for` loop does, or have nothing but the "
+            "loop's condition between the line that draws the first one and the loop"
         )
     if any(one.name.startswith(WITHIN) for one in differences):
         return (
@@ -339,12 +343,15 @@ def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:
     return other is entry is NO_VALUE or (NO_VALUE not in (other, entry) and same(entry, other))
 
 
-def _elsewhere(theirs: Place, own: Place) -> Difference:
+def elsewhere(theirs: bytes, own: bytes) -> Difference:
+    """The script stands somewhere else."""
+    there, here = decoded(theirs).place, decoded(own).place
+
     def said(place: Place) -> str:
         return f"{place[-1][1]} at line {place[-1][2]}" if place else "no function of the script"
 
-    file = os.path.basename(theirs[-1][0]) if theirs else "the script"
-    return Difference("the fetch", file, 0, f"in {said(theirs)}", f"in {said(own)}")
+    file = os.path.basename(there[-1][0]) if there else "the script"
+    return Difference(THE_FETCH, file, 0, f"in {said(there)}", f"in {said(here)}")
 
 
 def _collecting(place: Place) -> list[Difference]:

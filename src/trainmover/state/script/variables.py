@@ -27,7 +27,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -52,6 +51,7 @@ from trainmover.state.script.comparison import (
 )
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
+from trainmover.state.script.place.alike import go_on_alike, under_way
 from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import (
@@ -106,7 +106,6 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
-_INSTRUCTION = attrgetter("f_lasti")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -162,6 +161,7 @@ class Variables:
         self._overlooked = Overlooked(self._entry_of)
         self._begun = dict(os.environ)
         self._closed: dict[int, Closed] = {}
+        self.at: list[int] = []
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
         self._collects = True  # What calls us may be a function in C that collects.
         self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
@@ -192,6 +192,20 @@ class Variables:
         finally:
             self._newest, self._views, self._things, self._rounds = known
             self._collects = True
+
+    def standing_at(self) -> list[int]:
+        """Instructions at which the script's frames stand, to be called below them."""
+        frames = self.frames(sys._getframe(1))
+        return [under_way(frame.f_code, frame.f_lasti) for frame in frames]
+
+    def goes_on_as(self, theirs: bytes) -> bool:
+        """Whether the script, below whose frames this is called, goes on from here as from where
+        those were captured, in another line of the same functions."""
+        frames, there = self.frames(sys._getframe(1)), decoded(theirs).at
+        return len(frames) != len(there) or all(
+            go_on_alike(frame.f_code, under_way(frame.f_code, frame.f_lasti), at)
+            for frame, at in zip(frames, there, strict=True)
+        )
 
     def begin(self) -> None:
         """The script fetches, and has never done so before: see `Places`."""
@@ -262,7 +276,8 @@ class Variables:
         _let_go(frames, locals_of)
         short = self._read_brief(layout) if layout.brief else {}
         captured = [layout.place, found, at_end, layout.tracked, others, short]
-        return _encoder.encode([*captured, [*self._shown], [*map(_INSTRUCTION, frames)]])
+        self.at = layout.at
+        return _encoder.encode([*captured, [*self._shown], layout.at])
 
     def _read_locals(
         self,
@@ -469,6 +484,7 @@ class Variables:
             layout = self._layouts[at] = search.layout(
                 frames, locals_of, _fed(frames) if self._collects else set()
             )
+            layout.at = [under_way(code, lasti) for code, lasti in at]
             if layout.unlisted:  # Once more, now that it is known what their sources say.
                 self._unlisted += map(_as_module, layout.unlisted)
                 self._modules_seen = 0

@@ -52,29 +52,42 @@ class Ahead:
     """Counts the fetches for each of the first steps, by loop.
 
     A script that keeps batches in reserve fetches more of them before its first step than before
-    each of the others. Several batches for every step are no reserve.
+    each of the others. Several batches for every step are no reserve. Where the pass ends, what is
+    in reserve is used up: the fetch that finds no more counts as one, if a step is made then.
     """
 
     def __init__(self) -> None:
         self._counts: list[Counter[Loop]] = [Counter()]
+        self._over: dict[Loop, int] = {}  # For how many steps it has fetched, with that one.
+        self._found_none: Loop | None = None  # With the last fetch.
 
     def fetched(self, loop: Loop) -> None:
         """A batch was drawn."""
+        self._found_none = None
         self._counts[-1][loop] += 1
+
+    def ended(self, loop: Loop) -> None:
+        """There was none to draw."""
+        self._found_none = loop
 
     def begin_step(self) -> int | None:
         """For how many steps batches are held in reserve; None: that is not known yet."""
+        if (over := self._found_none) is not None:
+            self._counts[-1][over] += 1
+            self._over[over] = len(self._counts)
+            self._found_none = None
         if len(self._counts) < _STEPS:
             self._counts.append(Counter())
             return None
-        first, *others = self._counts
-        return max(
-            (_reserve(first[loop], [its[loop] for its in others]) for loop in first), default=0
-        )
+        return max(map(self._reserve, self._counts[0]), default=0)
+
+    def _reserve(self, loop: Loop) -> int:
+        first, *others = [its[loop] for its in self._counts[: self._over.get(loop)]]
+        return _reserve(first, others)
 
 
 def _reserve(first: int, others: list[int]) -> int:
-    each = others[0]
+    each = others[0] if others else 0
     if not each or any(count != each for count in others) or first <= each:
         return 0
     return -(-(first - each) // each)
@@ -198,10 +211,15 @@ class Draws:
 
     # --- fetches and steps ------------------------------------------------------------------------
 
-    def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
+    def take(self, batches: Batches, rng: bytes, calls: Step, at: list[int]) -> Any:
         """The next batch of the loop just entered; see `Loops.take`."""
         main = self._loops.main.number
-        batch = self._loops.take(batches, rng, calls)
+        try:
+            batch = self._loops.take(batches, rng, calls, at)
+        except StopIteration:
+            if self._ahead is not None:
+                self._ahead.ended(self._loops.fetching)
+            raise
         self._stepped, self._first_in = False, main
         if self._ahead is not None:
             self._ahead.fetched(self._loops.fetching)

@@ -36,6 +36,7 @@ class Loop:
     fetched_at  the same at its last fetch; 0: it has not fetched
     here        its place before the next fetch, if that is known already
     position    just before its last fetch, as `rng` and `calls`, the steps made until then
+    at          instructions at which the script's frames stood then
     among       those that began beside each other in one round of the loop around, itself with them
     inside      those that began in its body since its last fetch
     over        its loader
@@ -56,6 +57,7 @@ class Loop:
     position: Any = None
     rng: bytes = b""
     calls: int = 0
+    at: list[int] = field(default_factory=list)
     inside: Rounds = field(default_factory=Rounds)
     passes: int = 0
     had: int = 0
@@ -239,13 +241,14 @@ class Loops:
         self._take_back(loop)
         return loop
 
-    def take(self, batches: Batches, rng: bytes, calls: Step) -> Any:
+    def take(self, batches: Batches, rng: bytes, calls: Step, at: list[int]) -> Any:
         """The next batch of the loop just entered.
 
-        rng, calls: before it. Raises StopIteration if it gives none: then the loop has ended.
+        rng, calls, at: as a loop has them. Raises StopIteration if it gives none: then the loop
+        has ended.
         """
         loop = self.fetching
-        loop.position, loop.rng, loop.calls = loop.before_next(), rng, calls
+        loop.position, loop.rng, loop.calls, loop.at = loop.before_next(), rng, calls, at
         loop.here = None
         try:
             batch = next(batches)
@@ -264,20 +267,20 @@ class Loops:
             ids=batches.sample_ids(batch),
         )
 
-    def positions(self, calls: Step) -> list[list[Any]]:
+    def positions(self, calls: Step, at: list[int]) -> list[list[Any]]:
         """Of the main loop and those around it: ordinal; position, RNG and steps just before the
-        last fetch; rounds of the loops that it came after.
+        last fetch; rounds of the loops that it came after; instructions of the last fetch.
 
-        The main one is about to fetch, after `calls` steps; its RNG is kept beside.
+        The main one is about to fetch, after `calls` steps, `at` these; its RNG is kept beside.
         """
         *outer, main = self._chain()
         main.here = None
         places = [
-            [one.ordinal, one.position, one.rng, one.calls, one.among.before(one.ordinal)]
+            [one.ordinal, one.position, one.rng, one.calls, one.among.before(one.ordinal), one.at]
             for one in outer
         ]
         before = main.among.before(main.ordinal)
-        return [*places, [main.ordinal, main.before_next(), b"", calls, before]]
+        return [*places, [main.ordinal, main.before_next(), b"", calls, before, at]]
 
     def beside(self) -> list[list[Any]]:
         """Of all others that are drawn from: path, and the place before the next fetch."""

@@ -20,12 +20,9 @@ from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.called import NotKnown, called_with
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
-from trainmover.worker.join.way import Silence, Way, made_up
+from trainmover.worker.join.way import ROUNDS_MAX, Silence, Way, made_up
 from trainmover.worker.member import Member
 from trainmover.worker.step.keeper import Moment, RankRecord
-
-ROUNDS_MAX = 256
-"""Of a loop that is passed by: of a longer one the newest."""
 
 
 class Journey:
@@ -61,6 +58,7 @@ class Journey:
         self._others: Step | None = None  # That the rank has called with other values.
         self._apart: list[Difference] = []  # From the rank, as that was called.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
+        self._before_line = 0  # Fetches of the next loop to be resumed, on the way to its line.
 
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""
@@ -136,7 +134,8 @@ class Journey:
         """
         member, way = self._member, self.way
         if way.in_loops:
-            member.calls = Step(member.calls + (way.reached > 0))
+            made = Step(member.calls + (way.reached > 0))
+            member.calls = way.calls_at_line() if self._before_line else made
             return made_up(result, self._number)
         self._fetched = 0
         self._stand_behind_next_step()
@@ -180,6 +179,9 @@ class Journey:
             return member.fetch(batches)
         if way.resumes(loops.ordinals):
             if not way.fetched_elsewhere(loops.member):
+                if way.is_before_line(member.variables.standing_at(), self._before_line):
+                    self._before_line += 1
+                    return self._made_up(batches)
                 return self._resume_loop(batches)
             if loops.is_main_or(way.draws_from):
                 return self._take_next(batches)  # For a step that is passed over.
@@ -187,24 +189,28 @@ class Journey:
 
     def _pass_by(self, batches: Batches) -> Any:
         """A round of a loop that the rank had left; raises StopIteration behind the last."""
-        member, loop = self._member, self._member.loops.fetching
+        loop = self._member.loops.fetching
         if batches not in self._rounds:
             rounds = self.way.rounds_of(loop.path, batches.drawn, batches.rounds)
             self._rounds[batches] = rounds
             batches.drawn = max(batches.drawn, rounds - ROUNDS_MAX)
         if batches.drawn < self._rounds[batches]:
             with suppress(StopIteration):  # An empty loader: no round.
-                batch = batches.stand_in()
-                member.variables.gave(batches.given(batch))
-                return batch
+                return self._made_up(batches)
         loop.ended = True
         raise StopIteration
 
+    def _made_up(self, batches: Batches) -> Any:
+        batch = batches.stand_in()
+        self._member.variables.gave(batches.given(batch))
+        return batch
+
     def _resume_loop(self, batches: Batches) -> Any:
         member, way = self._member, self.way
-        _, position, state, calls, before = way.record.positions[way.reached]
+        _, position, state, calls, before, _ = way.record.positions[way.reached]
         member.calls = Step(calls)
         way.reached += 1
+        self._before_line = 0
         if way.in_loops:
             member.loops.resume(position, [], before)
             rng.restore(state)
@@ -250,17 +256,17 @@ class Journey:
         member, way = self._member, self.way
         if way.onward is None:
             return False
-        return way.ends_further(member.loops.positions(member.calls), member.loops.member)
+        return way.ends_further(member.loops.positions(member.calls, []), member.loops.member)
 
     def _take_next(self, batches: Batches) -> Any:
         """As the rank has drawn it: the same batch, with the same random numbers."""
         member, way = self._member, self.way
-        to_place = not way.in_loops
+        to_place, at = not way.in_loops, member.variables.standing_at()
         if to_place and (state := way.rng_at_fetch()) is not None:
             rng.restore(state)
             moment = Moment(state, way.record.top.small)  # Small state: until `now` is loaded.
-            member.draws.pass_by(member.place(moment))
-        batch = member.loops.take(batches, rng.capture(), member.calls)
+            member.draws.pass_by(member.place(moment, at))
+        batch = member.loops.take(batches, rng.capture(), member.calls, at)
         if to_place:
             way.check(batches, Step(member.calls + 1))
             member.draws.note(batches)

@@ -23,6 +23,7 @@ from trainmover.state.script.comparison import (
     Difference,
     advice,
     decoded,
+    elsewhere,
     never_apart,
     sentence,
 )
@@ -39,13 +40,14 @@ class Refusal:
     """Of one run in the sandbox. Main thread only.
 
     why      it must not become the rank, whoever runs it; "" if it may
-    stood    the script's variables where the run parked
+    stood, stood_at  the script's variables where the run parked, and which instructions that were
     history, apart  of the source: see `Comparison.begun`
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
         self.why = ""
         self.stood = b""
+        self.stood_at: list[int] = []
         self.history: Sequence[bytes] = ()
         self.apart: Apart = never_apart
         self._looked = -1  # Number of a loop.
@@ -76,6 +78,8 @@ class Refusal:
         if not at_boundary:
             self._variables.look_again()
         theirs, own = record.variables, self._own()
+        if theirs and not self._variables.goes_on_as(theirs):
+            self.refuse([elsewhere(theirs, own)])
         self._was_put = set()
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end

@@ -121,7 +121,9 @@ class Shadow:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
         member.variables.begin()
-        batch = member.loops.take(batches, rng.capture(), member.calls)
+        batch = member.loops.take(
+            batches, rng.capture(), member.calls, member.variables.standing_at()
+        )
         member.variables.gave(batches.given(batch))
         return batch
 

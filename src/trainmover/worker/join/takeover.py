@@ -69,7 +69,9 @@ class Takeover:
         parks, since ranks wait for one that has."""
         stood = self._member.variables.capture()
         self._member.variables.note_closed()
-        self._member.deposit.captured[1] = self.shadow.refusal.stood = stood
+        refusal, variables = self.shadow.refusal, self._member.variables
+        self._member.deposit.captured[1] = refusal.stood = stood
+        refusal.stood_at = variables.at
 
     def begin(self, bound_for: Epoch) -> None:
         """The run stands in the sandbox. Returns when it is live, or about to set out for where the
@@ -146,7 +148,8 @@ class Takeover:
         member.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
-            if self.way.leads_on_from(member.loops.ordinals, member.loops.member):
+            at = self.shadow.refusal.stood_at
+            if self.way.leads_on_from(member.loops.ordinals, member.loops.member, at):
                 self._before = taken
                 self._set_out(self.way, order)
                 return
@@ -287,7 +290,7 @@ class Takeover:
         groups.tap = Silence()
         groups.roster.travel()
         stand_with_groups(way.record)
-        _, position, *_, before = way.record.positions[0]
+        _, position, _, _, before, _ = way.record.positions[0]
         member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
         self._own_small = top.small

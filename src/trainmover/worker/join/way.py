@@ -12,6 +12,10 @@ computed for them: the batch is the same in all, the number that a step gives is
 made here. Both are made up, and so is what the script makes of them: where it is still read when
 the joiner arrives, it is compared like any other variable.
 
+The rank may have fetched in another line than the loop's first fetch is in, as where a script draws
+the first batch of a pass before a `while` loop, and the others in it. What lies between the two is
+not to be run again with the rank's state: to that line, too, the joiner goes with what is made up.
+
 A rank may be lost behind the gate of a loop's last step, or in the lines behind that loop. Its
 source has left the loop meanwhile and run those lines, and its state has had them. So the way goes
 on to where the source stands, and the lines are run before that state is taken, as all others on
@@ -36,6 +40,9 @@ from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, unknown_tensor
 from trainmover.worker.step.keeper import RankRecord, row_of
 from trainmover.worker.step.results.given import unpacked
+
+ROUNDS_MAX = 256
+"""Of a loop that is passed by: of a longer one the newest."""
 
 
 class Way:
@@ -85,14 +92,28 @@ class Way:
             return False
         return _loop_of(onward.positions, onward.member) != _loop_of(positions, member)
 
-    def leads_on_from(self, ordinals: list[int], member: list[int]) -> bool:
-        """Whether the rank stood elsewhere than at a fetch of this very loop, or its source does.
+    def leads_on_from(self, ordinals: list[int], member: list[int], at: list[int]) -> bool:
+        """Whether the rank stood elsewhere than at this very fetch, or its source does.
 
         member: path of the loop that fetches, if it is beside the loops the script is in
+        at: as in `is_before_line`
         """
         here = len(ordinals) == 1 and ordinals == [place[0] for place in self.record.positions]
         stands_here = here and member == self.record.member and self.record.now is None
-        return not stands_here or self.onward is not None
+        return not stands_here or self.onward is not None or self.is_before_line(at)
+
+    def is_before_line(self, at: list[int], passed: int = 0) -> bool:
+        """Whether the loop to be resumed had fetched, and fetched last in another line than it does
+        here, to which the script may come yet.
+
+        at: instructions at which its frames stand. passed: fetches of that loop so far
+        """
+        _, position, *_, there = self.record.positions[self.reached]
+        return bool(at != there) and passed < min(position.get("drawn", 0), ROUNDS_MAX)
+
+    def calls_at_line(self) -> Step:
+        """Steps made before the fetch there."""
+        return Step(self.record.positions[self.reached][3])
 
     def resumes(self, ordinals: list[int]) -> bool:
         """Whether the innermost of these loops is the next that the rank was in.
@@ -120,7 +141,7 @@ class Way:
         depth = len(path) - 1
         reached = [place[0] for place in self.record.positions[: self.reached]]
         if self.in_loops and path[:depth] == reached:
-            target, *_, before = self.record.positions[depth]
+            target, _, _, _, before, _ = self.record.positions[depth]
             if (known := rounds.of(path[depth], before, target)) != rounds.UNKNOWN:
                 return known
         return drawn or (1 if whole is None else whole)

@@ -4,7 +4,7 @@ Record of a rank, "how to run step s on another machine":
 
     top_step  first step after the last fetch of a batch
     positions of every loop the script is in, outermost first: [ordinal, position, RNG, steps,
-              rounds of the loops before it]; see `loops` and `rounds`
+              rounds of the loops before it, where in the code]; see `loops` and `rounds`
     beside    of every loop that is drawn from beside those: [path, position]; see `loops`
     member    path of the loop that fetches; [] for the innermost of `positions`
     top       RNG and small state just before that fetch

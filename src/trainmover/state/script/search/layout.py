@@ -74,7 +74,8 @@ class Slot:
 class Layout:
     """Where the variables are, for one place in the script.
 
-    frames    slots of the locals of each frame, outermost first
+    at        instructions at which the script's frames stand, outermost first: see `under_way`
+    frames    slots of the locals of each frame
     outside   slots of all others
     watched   slots of what nothing in the source changes, as far as is known, and of large
               containers that somebody may change: each counts from when it has changed
@@ -106,6 +107,7 @@ class Layout:
     children: list[tuple[Mapping[str, Any], str, object]] = field(default_factory=list)
     sizes: list[tuple[Any, int]] = field(default_factory=list)
     lengths: Sizes | None = None
+    at: list[int] = field(default_factory=list)
     place: Place = field(default_factory=list)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
