@@ -6,7 +6,12 @@ from typing import Any
 from torch import _tensor_str, device
 from torch._C import _autograd
 from torch.distributions import Distribution
-from torch.overrides import _get_current_function_mode_stack
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
 from torch.utils import _device
 from torch.utils._python_dispatch import (
     _disable_current_modes,
@@ -40,6 +45,30 @@ def entered() -> list[Any]:
     of_functions: list[Any] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     every = [*of_functions, *_get_current_dispatch_mode_stack()]
     return [one for one in every if not isinstance(one, _device.DeviceContext)]
+
+
+def enter_below(mode: TorchFunctionMode) -> None:
+    """Below all others of this thread: whoever leaves one takes off the uppermost, whichever that
+    is."""
+    _put_on([mode, *_take_off()])
+
+
+def leave(mode: TorchFunctionMode) -> None:
+    """Wherever it lies, if it does."""
+    _put_on([one for one in _take_off() if one is not mode])
+
+
+def _take_off() -> list[TorchFunctionMode]:
+    """All of them, the lowest first."""
+    every: list[TorchFunctionMode] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    for _ in every:
+        _pop_mode()  # type: ignore[no-untyped-call]
+    return every
+
+
+def _put_on(modes: list[TorchFunctionMode]) -> None:
+    for mode in modes:
+        _push_mode(mode)  # type: ignore[no-untyped-call]
 
 
 def hook_for_saved() -> Any:

@@ -80,7 +80,11 @@ IN_FILES: Names = {
         "self.reducer",
     ),
     "optim/optimizer.py": ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"),
-    "overrides.py": ("def _get_current_function_mode_stack",),
+    "overrides.py": (
+        "def _get_current_function_mode_stack",
+        "def _pop_mode",
+        "def _push_mode",
+    ),
     "utils/_device.py": ("CURRENT_DEVICE",),
     "utils/_python_dispatch.py": (
         "def _disable_current_modes",

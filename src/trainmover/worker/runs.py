@@ -311,7 +311,7 @@ class Runs:
             with Patience(joiner, tell):
                 yield
         finally:
-            joiner.shadow.end()
+            joiner.end()
             self._tell_of_files(joiner.rank)
 
     def _tell_of_files(self, rank: Rank) -> None:

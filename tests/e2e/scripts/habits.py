@@ -324,6 +324,7 @@ LATE = [
         "more_rounds_kept",
         "numbers",
         "own_attribute",
+        "probed",
         "refreshed",
         "reported_other",
         "reserve_counted",

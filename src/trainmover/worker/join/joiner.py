@@ -75,6 +75,12 @@ class Joiner:
             return member.take_next(batches)
         return takeover.journey.fetch(batches)
 
+    def end(self) -> None:
+        """The script has ended."""
+        self.shadow.end()
+        if self.takeover.journey is not None:
+            self.takeover.journey.end()
+
     # --- what the member knows --------------------------------------------------------------------
 
     @property

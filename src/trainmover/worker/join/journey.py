@@ -18,6 +18,7 @@ from trainmover.state.script.comparison import Difference
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.called import NotKnown, called_with
+from trainmover.worker.join.newer_state import NewerState
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.way import ROUNDS_MAX, Silence, Way, made_up
@@ -58,7 +59,13 @@ class Journey:
         self._others: Step | None = None  # That the rank has called with other values.
         self._apart: list[Difference] = []  # From the rank, as that was called.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
+        self._newer: NewerState | None = None
         self._before_line = 0  # Fetches of the next loop to be resumed, on the way to its line.
+
+    def end(self) -> None:
+        """It has arrived, or is broken off."""
+        if self._newer is not None:
+            self._newer.end()
 
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""
@@ -145,6 +152,8 @@ class Journey:
 
     def _stand_behind_next_step(self) -> None:
         member, way = self._member, self.way
+        if self._newer is not None and member.calls + 1 == way.committed:
+            self._newer.step_passed()
         member.calls, self.silence.values = Step(member.calls + 1), 0
         way.passes_over()
         member.draws.begin_step()
@@ -170,6 +179,7 @@ class Journey:
             if self._stands_behind_reserve:
                 self._compared = True
                 self._refusal.check(way.record, at_boundary=False)
+                self._state_is_newer()
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
             if self._ends_further:
@@ -230,7 +240,15 @@ class Journey:
             self._refusal.give_groups(way.record)
         else:  # Large state is that of now already.
             self._refusal.check(way.record, at_boundary=False)
+            self._state_is_newer()
         return self._take_next(batches)
+
+    def _state_is_newer(self) -> None:
+        """From here on nobody compares what the script makes of it, up to the last step that is
+        passed over. (Where several steps follow one fetch, that is known: see `compare_inputs`.)"""
+        if self._member.calls < self.way.committed and self.way.record.begun is None:
+            self._newer = NewerState(self._member.tracked)
+            self._newer.begin()
 
     @property
     def _fills_reserve(self) -> bool:

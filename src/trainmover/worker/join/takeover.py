@@ -9,10 +9,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost, TrainmoverError
+from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
 from trainmover.state import common_memory, rng
+from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
@@ -21,6 +22,7 @@ from trainmover.worker.join.regroup import parted_groups, stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
+from trainmover.worker.join.unknown import NumberOfBefore, refuse
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
 from trainmover.worker.step.keeper import RankRecord
@@ -89,8 +91,9 @@ class Takeover:
         """
         journey, self.journey = self.journey, None
         if journey is not None:
+            journey.end()
             journey.way.check_all_drawn()
-        self._own_small = self._member.tracked.small_states()
+        self._own_small = _small_states(self._member.tracked)
         self._drew = journey is not None and journey.drew
         self._asked = journey is not None and bool(journey.silence.values)
         order = self._order
@@ -320,6 +323,15 @@ class Takeover:
         except TrainmoverError as error:
             text = f"{error.happened} (before the pause of a move)"
             self._say(Warned(rank=self._rank, text=text))
+
+
+def _small_states(tracked: Tracked) -> dict[str, bytes]:
+    try:
+        return tracked.small_states()
+    except UserError as error:
+        if NumberOfBefore.__name__ in error.happened:
+            refuse()
+        raise
 
 
 def _source_in(taken: Taken) -> RankRecord | None:

@@ -1,4 +1,5 @@
-"""What a step has given whose machine is lost: it may be kept and shown, and nothing may follow.
+"""What a step has given whose machine is lost, or lines before it have made of state that it has
+changed: it may be kept and shown, and nothing may follow.
 
 The lines behind a step that is passed over are run by who takes the rank. What that step gave is
 known where it was reported; else it is gone. A number in its place, be it NaN, would go into what
@@ -13,21 +14,33 @@ from torch import Tensor
 
 from trainmover.errors import StateMismatch
 
+_GIVEN = (
+    "The script goes on with a value that its last step has given, which is gone with the "
+    "machine that had made it.",
+    "Report the number by job.report(...) and return it alone, or work it out in the step "
+    "and keep it in what is tracked.",
+)
+_MADE_BEFORE = (
+    "The script goes on with a value that lines before its last step have made of what is tracked, "
+    "as it was then: it is gone with the machine that had made it.",
+    "Work it out in the step, and report it by job.report(...) or keep it in what is tracked.",
+)
 
-def _refuse(*_: object) -> NoReturn:
+
+def refuse(why: tuple[str, str] = _MADE_BEFORE) -> NoReturn:
+    """Something is to follow. Raises StateMismatch."""
+    happened, do = why
     raise StateMismatch(
-        "The script goes on with a value that its last step has given, which is gone with the "
-        "machine that had made it.",
+        happened,
         means="This machine cannot take the rank: it would go on with other numbers.",
-        do="Report the number by job.report(...) and return it alone, or work it out in the step "
-        "and keep it in what is tracked.",
+        do=do,
     )
 
 
 class UnknownNumber(float):
     """Shown as NaN; to compare it or to calculate with it is an error."""
 
-    __slots__ = ()
+    why = _GIVEN
 
     def __new__(cls) -> "UnknownNumber":
         return super().__new__(cls, "nan")
@@ -35,15 +48,39 @@ class UnknownNumber(float):
     __hash__ = float.__hash__
 
 
-_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
-_OTHERS = ("lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "neg", "pos", "abs", "round")
+class NumberOfBefore(UnknownNumber):
+    """One that lines before the step have made. spreads: what is calculated with it is one, too, as
+    long as the way goes on to where all that lives on is compared, or stands for nothing."""
 
-for _name in (*_OPERATORS, *(f"r{one}" for one in _OPERATORS), *_OTHERS):
-    setattr(UnknownNumber, f"__{_name}__", _refuse)
+    why = _MADE_BEFORE
+    spreads = False
+
+
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
+_OF_ONE = ("neg", "pos", "abs")
+_TELL = ("lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "round")
+
+
+def _refuse_number(number: UnknownNumber, *_: object) -> NoReturn:
+    refuse(number.why)
+
+
+def _calculated(number: NumberOfBefore, *_: object) -> NumberOfBefore:
+    return NumberOfBefore() if NumberOfBefore.spreads else refuse(number.why)
+
+
+for _name in (*_OPERATORS, *(f"r{one}" for one in _OPERATORS), *_OF_ONE):
+    setattr(UnknownNumber, f"__{_name}__", _refuse_number)
+    setattr(NumberOfBefore, f"__{_name}__", _calculated)
+for _name in _TELL:
+    setattr(UnknownNumber, f"__{_name}__", _refuse_number)
 
 
 class UnknownTensor(Tensor):
     """Has shape and type; whoever calculates with it, or puts it somewhere, hears of it."""
+
+    why = _GIVEN
+    number = UnknownNumber
 
     @classmethod
     def __torch_function__(
@@ -51,12 +88,39 @@ class UnknownTensor(Tensor):
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name == "item":
-            return UnknownNumber()
+            return cls.number()
         if name not in _SHOWS:
-            _refuse()
+            refuse(cls.why)
         return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
 
 
+class TensorOfBefore(UnknownTensor):
+    """One that lines before the step have made. Who fills it anew may go on with it."""
+
+    why = _MADE_BEFORE
+    number = NumberOfBefore
+    was: type[Tensor] = Tensor
+
+    @classmethod
+    def take_place_of(cls, tensor: Tensor) -> None:
+        """The very object, whoever holds it."""
+        kind, tensor.__class__ = type(tensor), cls
+        vars(tensor)["was"] = kind
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        unknown = [one for one in args if isinstance(one, cls)]
+        fills = getattr(func, "__name__", "") in FILLS
+        if fills and len(unknown) == 1 and unknown[0] is args[0]:
+            unknown[0].__class__ = unknown[0].was
+            return func(*args, **kwargs or {})
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+FILLS = frozenset({"copy_", "zero_", "fill_"})
+"""What leaves nothing of what a tensor was."""
 _SHOWS = frozenset(
     {"__get__", "__repr__", "__format__", "__len__", "size", "dim", "numel", "is_floating_point"}
     | {"is_complex", "element_size", "stride", "storage_offset", "is_contiguous", "nelement"}
