@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.common_memory import in_common
+from trainmover.state.arrangement import Arrangement, arrangement_of, in_common
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.buffers import Buffers
@@ -150,9 +150,13 @@ class Tracked:
             part.gather_anew()
 
     def in_common(self) -> list[list[str]]:
-        """Names of objects that have memory in common: see `common_memory`. [] if that cannot be
-        looked at now."""
+        """Paths that have memory in common: see `arrangement`. [] if that cannot be looked at
+        now."""
         return [] if self.is_gathered else in_common(self.items())
+
+    def arrangement(self) -> Arrangement:
+        """What it is beside its values; of nothing if that cannot be looked at now."""
+        return arrangement_of(() if self.is_gathered else self.items())
 
     def _of(self, kind: str) -> Mapping[str, Any]:
         """What lies beside each object that has something of the kind, by name of the object."""

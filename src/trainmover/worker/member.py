@@ -31,7 +31,7 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.state import rng
-from trainmover.state.common_memory import parted
+from trainmover.state.arrangement import parted
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches

@@ -248,6 +248,7 @@ HABITS = [
     equal("loops/drawn_ahead_by_pass"),
     equal("loops/drawn_ahead_in_short_passes"),
     equal("loops/warmed_up_in_each_pass"),
+    equal("loops/balanced"),
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),

@@ -201,7 +201,8 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
 ) -> None:
     arrived: list[int] = []
     draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    member: Any = SimpleNamespace(calls=Step(3), draws=draws)
+    tracked = SimpleNamespace(load_small=lambda states: None)
+    member: Any = SimpleNamespace(calls=Step(3), draws=draws, tracked=tracked)
     rows = [row_bytes(Row(step=Step(4), at_us=1, values={"loss": 0.25}))]
     record = RankRecord(Step(6), True, Step(4), [], Moment(b"", {}), None, rows)
     journey = Journey(

@@ -121,6 +121,19 @@ def test_a_rank_at_another_member_s_fetch_is_elsewhere() -> None:
     assert path.leads_on_from([1], [], HERE)
 
 
+def test_between_steps_kept_values_are_what_they_were_at_the_last_gate() -> None:
+    top, now = (
+        Moment(b"", {"kept": b"0", "other": b"0"}),
+        Moment(b"", {"kept": b"3", "other": b"1"}),
+    )
+    given = [Given(Step(5), {}, b"", {"kept": b"1"}), Given(Step(6), {})]
+    record = RankRecord(Step(8), False, Step(5), [], top, now, given=given)
+    behind = [Way(Rank(1), record, Step(7)).small_behind(Step(step)) for step in (5, 6, 7)]
+    assert behind == [{"kept": b"1", "other": b"0"}, {}, now.small]
+    record.given = []
+    assert Way(Rank(1), record, Step(7)).small_behind(Step(5)) == now.small
+
+
 def test_a_loop_is_resumed_in_the_line_where_its_rank_had_fetched() -> None:
     path = way(0)
     path.record.positions = at((0, 2))

@@ -34,7 +34,10 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         each=2,
         between=[b"rng at a fetch"],
         objects=[("train.py line 7", b"\x80pickled")],
-        given=[Given(Step(step - 1), {"loss": 1 / 3}, b"packed")],
+        given=[
+            Given(Step(step - 1), {"loss": 1 / 3}, b"packed"),
+            Given(Step(step), {}, small={"counter": b"\1"}),
+        ],
         inputs=[step, 2**64 - 1],
         begun=Begun(b"variables", {"counter": b"\1"}),
     )

@@ -158,13 +158,10 @@ class Journey:
         way.passes_over()
         member.draws.begin_step()
         member.draws.end_step()
-        now = way.record.now
-        if now is None or member.calls not in (way.record.top_step, way.committed):
-            return
-        member.tracked.load_small(now.small)  # What others read that are passed over is there, too.
-        if member.calls == way.committed:
+        member.tracked.load_small(way.small_behind(member.calls))
+        if way.record.now is not None and member.calls == way.committed:
             way.loaded = member.tracked.small_states()
-            rng.restore(now.rng)
+            rng.restore(way.record.now.rng)
 
     # --- fetches ----------------------------------------------------------------------------------
 

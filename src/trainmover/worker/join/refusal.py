@@ -160,6 +160,11 @@ class Refusal:
                 advice(differences),
             )
 
+    def fails(self, error: StateMismatch) -> NoReturn:
+        """Raises it."""
+        do = error.do.rstrip(".")
+        self._raise(error.happened.rstrip("."), error.means, do[0].lower() + do[1:])
+
     def _raise(self, happened: str, means: str, do: str) -> NoReturn:
         if self.why:  # The script has caught it, and goes on.
             raise Unwind

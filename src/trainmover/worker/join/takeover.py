@@ -12,7 +12,14 @@ from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, TrainmoverError, UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
-from trainmover.state import common_memory, rng
+from trainmover.state import rng
+from trainmover.state.arrangement import (
+    Arrangement,
+    arrangement_of,
+    check,
+    hides_trained,
+    not_shown,
+)
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
@@ -63,12 +70,17 @@ class Takeover:
         self._before: Taken | None = None  # What it took of the state before its journey.
         self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
         self._drew = self._asked = False  # See `Journey`.
+        self._arranged = arrangement_of(())  # As the run stood in the sandbox.
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
     def stand(self) -> None:
         """The run is to stand in the sandbox: what the script's variables are there. Before it
-        parks, since ranks wait for one that has."""
+        parks, since ranks wait for one that has. Raises StateMismatch if what it trains is hidden.
+        """
+        self._arranged = self._member.tracked.arrangement()
+        if path := hides_trained(self._arranged):
+            self.shadow.refusal.fails(not_shown(path))
         stood = self._member.variables.capture()
         self._member.variables.note_closed()
         refusal, variables = self.shadow.refusal, self._member.variables
@@ -170,7 +182,8 @@ class Takeover:
             self._own_small, taken.header, drew=self._drew, asked=self._asked
         )
         member.tracked.load_small(small)
-        common_memory.check(taken.header["common"], member.tracked.in_common())
+        theirs = Arrangement(*taken.header["arranged"])
+        check(theirs, member.tracked.arrangement(), self._arranged)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
         refusal = self.shadow.refusal

@@ -71,6 +71,7 @@ class Way:
         self._values = {one.step: one.values for one in record.given}
         self._values |= {row.step: row.values for row in map(row_of, record.rows)}
         self._results = {one.step: one.result for one in record.given}
+        self._at_gates = {one.step: one.small for one in record.given}
 
     @property
     def in_loops(self) -> bool:
@@ -210,6 +211,15 @@ class Way:
         values = self._values.get(step, {})
         known = [values[name] for name in names if name in values]
         return like(kind, known[0] if known else None)
+
+    def small_behind(self, step: Step) -> dict[str, bytes]:
+        """Small state at the gate of a step that is passed over, as far as it is known."""
+        record = self.record
+        if record.now is None or step == self.committed:
+            return {} if record.now is None else record.now.small
+        if (changed := self._at_gates.get(step)) is not None:
+            return record.top.small | changed
+        return record.now.small if step == record.top_step else {}
 
     def small_on_arrival(
         self,

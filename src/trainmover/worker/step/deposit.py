@@ -187,7 +187,7 @@ class Deposit:
         given = self.latest.given
         given = lately(given, self.latest.top_step, before=step) if given else []
         if result:
-            given.append(Given(step, committing.values, result))
+            given.append(self._given(step, committing.values, result))
         self.latest = self.latest.but(
             step=Step(step + 1),
             complete=False,
@@ -226,9 +226,15 @@ class Deposit:
             record.given = lately(record.given, record.top_step, before=step)
         elif record.given and record.given[-1].step == step:
             return
-        record.given.append(Given(step, values, result))
+        record.given.append(self._given(step, values, result))
         if result:
             self._keep_safe(record)
+
+    def _given(self, step: Step, values: Mapping[str, float], result: bytes) -> Given:
+        record = self.latest
+        if record is None or not self.several:
+            return Given(step, values, result)
+        return Given(step, values, result, self._changed_since(record.top.small, self.at_gate))
 
     def _keep_safe(
         self, record: RankRecord, come_through: Callable[[], bool] = lambda: True
@@ -287,7 +293,7 @@ class Deposit:
         first, stood, before, newest = self.captured
         header = {
             "bulk": bulk,
-            "common": self._tracked.in_common(),
+            "arranged": list(self._tracked.arrangement()),
             "digest": digest,
             "record": record,
             "gate_small": self.gate_small,

@@ -123,7 +123,7 @@ class RankRecord:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         drawn = [self.drawn, self.reserve, self.each, self.between]
         sample = None if self.sample is None else list(self.sample)
-        given = [[one.step, one.values, one.result] for one in self.given] if self.given else []
+        given = [[one.step, one.values, one.result, one.small] for one in self.given]
         begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
         behind = [self.returned, self.unproved, given, self.inputs, begun]
         further = [drawn, sample, self.variables, self.objects, *behind]
@@ -189,10 +189,15 @@ def row_of(data: bytes) -> Row:
     return _decoder.decode(data)
 
 
-def _given_of(step: object, values: object, result: object) -> Given:
+def _given_of(step: object, values: object, result: object, small: object) -> Given:
     if not isinstance(step, int) or not isinstance(values, dict) or not isinstance(result, bytes):
         raise TypeError("what a step has given is its number, values and bytes")
-    return Given(Step(step), {str(name): float(value) for name, value in values.items()}, result)
+    known = {str(name): float(value) for name, value in values.items()}
+    if small is None:
+        return Given(Step(step), known, result)
+    if not isinstance(small, dict) or not all(isinstance(one, bytes) for one in small.values()):
+        raise TypeError("states at a gate are bytes by name")
+    return Given(Step(step), known, result, {str(name): one for name, one in small.items()})
 
 
 def _begun_since(moment: Moment, begun: Begun) -> list[Any]:

@@ -82,6 +82,8 @@ def test_the_newest_results_are_kept_as_far_as_there_is_room() -> None:
     kept = lately(every, Step(3))
     assert [one.step for one in kept] == [*range(100 - STEPS_MAX, 100)]
     assert [one.step for one in lately(every, Step(90), before=Step(95))] == [*range(90, 95)]
+    states = [Given(Step(n), {}, b"", {"kept": bytes(BYTES_MAX // 3)}) for n in range(1, 9)]
+    assert [one.small is not None for one in lately(states, Step(3))] == [False] * 3 + [True] * 3
     large = [Given(Step(step), {}, bytes(BYTES_MAX // 3)) for step in range(1, 9)]
     assert [one.step for one in lately(large, Step(1))] == [6, 7, 8]
     assert lately([], Step(1)) == []

@@ -8,7 +8,7 @@ called first when the standbys had their record.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,11 +35,14 @@ class Given:
 
     values  that it has reported
     result  packed; b"" if a row tells it, or if it cannot be sent
+    small   states of small tracked objects at its gate, those that have changed since the fetch: if
+            others follow before the next one; None: it is not known
     """
 
     step: Step
     values: Mapping[str, float]
     result: bytes = b""
+    small: dict[str, bytes] | None = None
 
 
 class Kinds:
@@ -119,14 +122,15 @@ def lately(given: list[Given], since: Step, *, before: Step | None = None) -> li
     before: not that of this step, nor of later ones, which were tried and did not commit
     """
     kept: list[Given] = []
-    size = 0
+    size = of_states = 0
     for one in reversed(given):
         if before is not None and one.step >= before:
             continue
         size += len(one.result)
         if one.step < since or len(kept) == STEPS_MAX or size > BYTES_MAX:
             break
-        kept.append(one)
+        of_states += sum(map(len, (one.small or {}).values()))
+        kept.append(one if of_states <= BYTES_MAX else replace(one, small=None))
     return kept[::-1]
 
 
