@@ -134,6 +134,25 @@ def test_a_joiner_that_has_stepped_receives_in_place() -> None:
     assert all(a is b for a, b in zip(states, optimizer.state.values(), strict=True))
 
 
+class Late(torch.optim.Optimizer):
+    """One of the script's own, whose states come with some later step."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure: Any = None) -> None:
+        for param in self.param_groups[0]["params"]:
+            self.state[param]["mean"] = param.detach().clone()
+
+
+def test_what_new_groups_would_get_stays_as_it_was_where_states_come_with_a_load() -> None:
+    source, joiner = Late(Net().parameters()), Late(Net().parameters())
+    source.step()
+    load_bulk(joiner, *bulk_leaves(source))
+    assert len(joiner.state) == len(source.state) > 0
+    assert joiner.defaults == source.defaults == {"lr": 0.1}
+
+
 def test_kinds() -> None:
     tracked = build(1, 1)
     assert tracked.bulk_names() == ["model", "optimizer", "average"]

@@ -8,7 +8,8 @@ first step), the values are received beside it and given to its load_state_dict(
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -183,9 +184,23 @@ def _update(own: dict[Any, Any], given: Mapping[Any, Any]) -> None:
 
 def _load_whole(obj: HasState, value: Any) -> None:
     try:
-        obj.load_state_dict(value)
+        with _same_defaults(obj):
+            obj.load_state_dict(value)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         raise _mismatch(obj, f"its load_state_dict() refused the state: {error}") from error
+
+
+@contextmanager
+def _same_defaults(obj: object) -> Iterator[None]:
+    """Torch adds to what new groups of an optimizer get, as it loads; the rank has loaded none."""
+    if not isinstance(obj, torch.optim.Optimizer):
+        yield
+        return
+    before = dict(obj.defaults)
+    yield
+    if obj.defaults != before:
+        obj.defaults.clear()
+        obj.defaults.update(before)
 
 
 def _as_own_kind(
