@@ -9,8 +9,7 @@ model's state_dict() leaves out.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,8 @@ from trainmover.torch_internals.modules import unsaved_of
 
 _DEPTH_MAX = 6
 _ELEMENTS_MAX = 4096
-_MUTABLE = (list, dict, set, deque, bytearray)
+_MUTABLE = frozenset({list, dict, set, deque, bytearray})
+_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 _SAMPLE = 256
 _KEEP_COPIES = (
     "Keep copies: optimizer.load_state_dict(copy.deepcopy(state)), since it goes on with the very "
@@ -34,6 +34,8 @@ _KEEP_COPIES = (
 TRAINED = b""
 """In the place of a hash: it is no use to compare it now."""
 Together = list[list[str]]
+Where = tuple[Any, object]
+"""A path: what is around, () for nothing, and a key there."""
 
 
 class Arrangement(NamedTuple):
@@ -56,27 +58,42 @@ class Arrangement(NamedTuple):
 
 def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
     """Of these, by name."""
-    known = list(objects)
-    states = [(name, obj, obj.state_dict()) for name, obj in known]
-    leaves = [leaf for one in states for leaf in _leaves(*one)]
-    within = [
-        (f"{name}.{path}", tensor)
-        for name, obj in known
-        if isinstance(obj, nn.Module)
-        for path, tensor in _tensors(obj)
-        if is_plain(tensor)
-    ]
-    strides = {path: list(its.stride()) for path, its in within if not its.is_contiguous()}
-    asking = [path for path, its in (*leaves, *within) if _asks(its)]
-    hidden = dict(chain.from_iterable(_hidden(*one) for one in states))
-    return Arrangement(_in_common(leaves), _objects(leaves), strides, sorted({*asking}), hidden)
+    memory, containers = _Places(), _Places()
+    strides: dict[str, list[int]] = {}
+    asking: list[str] = []
+    hidden: dict[str, bytes] = {}
+    kept = []  # No address is to be used again meanwhile.
+    for name, obj in objects:
+        leaves = _leaves(name, obj)
+        kept.append(leaves)
+        shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
+        for where, leaf in leaves:
+            if type(leaf) in _MUTABLE:
+                containers.add(id(leaf), where)
+            else:
+                memory.add(_address(leaf), where)
+        if isinstance(obj, nn.Module):
+            held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
+            strides |= {path: list(one.stride()) for path, one in held if not _in_order(one)}
+            asking += [path for path, one in held if _asks(one)]
+            hidden |= _hidden(_but_unsaved(name, obj, held), shown)
+        elif isinstance(obj, torch.optim.Optimizer):
+            states = _hidden(_of_optimizer(name, obj), shown)
+            hidden |= dict.fromkeys(states, TRAINED)
+        else:
+            asking += [_path(where) for where, leaf in leaves if _asks(leaf)]
+    return Arrangement(memory.together(), containers.together(), strides, sorted(asking), hidden)
 
 
 def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:
     """Tensors and arrays that have memory in common."""
-    return _in_common(
-        [leaf for name, obj in objects for leaf in _leaves(name, obj, obj.state_dict())]
-    )
+    memory, kept = _Places(), []
+    for name, obj in objects:
+        kept.append(leaves := _leaves(name, obj))
+        for where, leaf in leaves:
+            if type(leaf) not in _MUTABLE:
+                memory.add(_address(leaf), where)
+    return memory.together()
 
 
 def parted(then: Together, now: Together) -> str:
@@ -156,37 +173,51 @@ def _otherwise(happened: str, would: str, do: str) -> StateMismatch:
 # --- what lies where ------------------------------------------------------------------------------
 
 
-def _in_common(leaves: Iterable[tuple[str, object]]) -> Together:
-    return _together((path, _address(leaf)) for path, leaf in leaves)
+class _Places:
+    """What lies at which address."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, Where] = {}
+        self._several: dict[int, list[Where]] = {}
+
+    def add(self, address: int, where: Where) -> None:
+        """address: 0: it lies nowhere"""
+        first = self._first.setdefault(address, where) if address else where
+        if first is not where:
+            self._several.setdefault(address, [first]).append(where)
+
+    def together(self) -> Together:
+        """Paths of what lies at one, where there are several."""
+        return sorted(sorted({*map(_path, its)}) for its in self._several.values())
 
 
-def _objects(leaves: Iterable[tuple[str, object]]) -> Together:
-    return _together((path, id(leaf)) for path, leaf in leaves if type(leaf) in _MUTABLE)
+def _path(where: Where) -> str:
+    around, key = where
+    return f"{_path(around)}.{key}" if around else str(key)
 
 
-def _together(known: Iterable[tuple[str, int]]) -> Together:
-    paths: dict[int, set[str]] = {}
-    for path, key in known:
-        if key:
-            paths.setdefault(key, set()).add(path)
-    return sorted(sorted(its) for its in paths.values() if len(its) > 1)
-
-
-def _leaves(name: str, obj: HasState, state: object) -> Iterator[tuple[str, object]]:
-    """Tensors, arrays, and what holds them, by path."""
-    yield from _walk(name, state, ())
+def _leaves(name: str, obj: HasState) -> list[tuple[Where, object]]:
+    """Tensors, arrays, and what holds them."""
+    found: list[tuple[Where, object]] = []
+    _walk(((), name), obj.state_dict(), found, ())
     if isinstance(obj, torch.optim.Optimizer):
-        yield f"{name}.state", obj.state
-        yield f"{name}.param_groups", obj.param_groups
-        yield from ((f"{name}.param_groups.{n}", one) for n, one in enumerate(obj.param_groups))
+        groups = (((), name), "param_groups")
+        found += [((((), name), "state"), obj.state), (groups, obj.param_groups)]
+        found += [((groups, number), group) for number, group in enumerate(obj.param_groups)]
+    return found
 
 
-def _walk(path: str, value: object, around: tuple[int, ...]) -> Iterator[tuple[str, object]]:
-    if isinstance(value, Tensor | np.ndarray):
-        yield path, value
+def _walk(
+    where: Where, value: object, found: list[tuple[Where, object]], around: tuple[int, ...]
+) -> None:
+    kind = type(value)
+    if kind in _PLAIN:
         return
-    if type(value) in _MUTABLE:
-        yield path, value
+    if isinstance(value, Tensor | np.ndarray):
+        found.append((where, value))
+        return
+    if kind in _MUTABLE:
+        found.append((where, value))
     if id(value) in around or len(around) == _DEPTH_MAX:
         return
     if isinstance(value, Mapping):
@@ -195,24 +226,30 @@ def _walk(path: str, value: object, around: tuple[int, ...]) -> Iterator[tuple[s
         entries = enumerate(value)
     else:
         return
+    inside = (*around, id(value))
     for key, entry in entries:
-        yield from _walk(f"{path}.{key}", entry, (*around, id(value)))
+        _walk((where, key), entry, found, inside)
 
 
 def _address(leaf: object) -> int:
-    """0 where nothing lies."""
+    """Of the memory that it lies in; 0: there is none."""
+    if isinstance(leaf, Tensor):
+        try:
+            return leaf.untyped_storage().data_ptr() if leaf.numel() else 0
+        except (NotImplementedError, RuntimeError):  # As of a sparse one, which has several.
+            return 0
     while isinstance(leaf, np.ndarray) and isinstance(leaf.base, np.ndarray):
         leaf = leaf.base
-    if isinstance(leaf, np.ndarray):
-        return leaf.ctypes.data if leaf.size else 0
-    if not isinstance(leaf, Tensor) or not is_plain(leaf) or not leaf.numel():
-        return 0
-    return leaf.untyped_storage().data_ptr()
+    return leaf.ctypes.data if isinstance(leaf, np.ndarray) and leaf.size else 0
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
+
+
+def _in_order(tensor: Tensor) -> bool:
+    return tensor.layout != torch.strided or tensor.is_contiguous()
 
 
 def _asks(leaf: object) -> bool:
@@ -222,36 +259,44 @@ def _asks(leaf: object) -> bool:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def _hidden(name: str, obj: HasState, state: Any) -> Iterator[tuple[str, bytes]]:
-    if not isinstance(obj, nn.Module | torch.optim.Optimizer):
-        return
-    shown = [leaf for _, leaf in _walk(name, state, ()) if isinstance(leaf, Tensor)]
-    memory = {*map(_address, shown)}
-    held = _of_module(obj) if isinstance(obj, nn.Module) else _of_optimizer(obj)
-    for path, tensor in held:
-        address = _address(tensor)
-        if not address or address in memory or _is_among(tensor, shown):
-            continue
-        trained = tensor.requires_grad or not isinstance(obj, nn.Module)
-        yield f"{name}.{path}", TRAINED if trained else _sampled(tensor)
+def _hidden(held: Iterable[tuple[str, Tensor]], shown: Sequence[Tensor]) -> dict[str, bytes]:
+    """By path, what is not among these."""
+    known = {*map(_begins_at, shown)}
+    others = [one for one in held if _begins_at(one[1]) not in known]
+    return {
+        path: TRAINED if one.requires_grad else _sampled(one)
+        for path, one in others
+        if is_plain(one) and one.numel() and not _is_among(one, shown)
+    }
 
 
-def _of_module(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    left_out = {
-        f"{prefix}.{key}" if prefix else key
-        for prefix, part in module.named_modules(remove_duplicate=False)
+def _begins_at(tensor: Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except (NotImplementedError, RuntimeError):  # As of a sparse one.
+        return 0
+
+
+def _but_unsaved(
+    name: str, module: nn.Module, held: Iterable[tuple[str, Tensor]]
+) -> Iterator[tuple[str, Tensor]]:
+    """Without what is in no state_dict() by torch's own rules."""
+    parts = module.named_modules(remove_duplicate=False)
+    unsaved = {
+        ".".join(filter(None, (name, prefix, key)))
+        for prefix, part in parts
         for key in unsaved_of(part)
     }
-    return ((path, tensor) for path, tensor in _tensors(module) if path not in left_out)
+    return (one for one in held if one[0] not in unsaved)
 
 
-def _of_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
+def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
     held: object = optimizer.state
     states = enumerate(held.values()) if isinstance(held, Mapping) else ()
     for number, of in states:
         for key, one in of.items() if isinstance(of, Mapping) else ():
             if isinstance(one, Tensor):
-                yield f"state.{number}.{key}", one
+                yield f"{name}.state.{number}.{key}", one
 
 
 def _is_among(tensor: Tensor, shown: Iterable[Tensor]) -> bool:
