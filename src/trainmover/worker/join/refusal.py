@@ -162,8 +162,9 @@ class Refusal:
 
     def fails(self, error: StateMismatch) -> NoReturn:
         """Raises it."""
-        do = error.do.rstrip(".")
-        self._raise(error.happened.rstrip("."), error.means, do[0].lower() + do[1:])
+        happened, do = error.happened.rstrip("."), error.do.rstrip(".")
+        at = _iterating(self._variables.frames(sys._getframe(1)))
+        self._raise(f"{happened} (seen at {at})", error.means, do[0].lower() + do[1:])
 
     def _raise(self, happened: str, means: str, do: str) -> NoReturn:
         if self.why:  # The script has caught it, and goes on.
