@@ -34,7 +34,7 @@ from trainmover.state.encode import as_local, encode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
-from trainmover.state.script.fold import databases, kinds, names, objects, tensors
+from trainmover.state.script.fold import databases, kinds, names, objects, of_torch, tensors
 from trainmover.state.script.fold.addresses import are_addresses
 from trainmover.state.script.things.held import held_by
 from trainmover.state.script.things.libraries import is_like_array, is_of_library, kept_in
@@ -291,6 +291,10 @@ class Fold:
 
     def _object(self, value: Any, kind: Any, depth: int) -> Any:
         """Of a library's class."""
+        if of_torch.is_member(kind):
+            return [kinds.name_of(kind), value.name]
+        if of_torch.is_one(kind):
+            return [kinds.name_of(kind), *self._mapping(of_torch.settings_of(value), depth)]
         if databases.is_one(kind):
             return databases.content_of(value) or NO_VALUE
         if objects.is_image(kind):
