@@ -161,3 +161,19 @@ def test_all_that_is_tracked_is_copied_before_a_step_that_may_change_it() -> Non
     update(tracked, undo)
     undo.put_back()
     assert tracked.digest() == before
+
+
+@pytest.mark.filterwarnings("ignore:.*MaskedTensors:UserWarning")
+def test_of_a_tensor_without_memory_of_its_own_what_it_wraps_is_put_back() -> None:
+    """Nobody can make room for such a one, nor copy into it."""
+    data = torch.arange(4.0)
+    masked = torch.masked.MaskedTensor(data, data > 1)
+    copies = Copies()
+    copies.add({"masked": masked})
+
+    for one in (masked._masked_data, masked._masked_mask):
+        one.zero_()
+    copies.put_back()
+
+    assert masked.get_data().tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert masked.get_mask().tolist() == [False, False, True, True]

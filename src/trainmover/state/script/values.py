@@ -40,6 +40,7 @@ from trainmover.state.script.things.held import held_by
 from trainmover.state.script.things.libraries import is_like_array, is_of_library, kept_in
 from trainmover.state.script.things.things import CANNOT_BE_READ, TOLD, Things, in_words
 from trainmover.state.script.things.views import Views
+from trainmover.torch_internals.tensors import wrapped_in
 
 ITEMS_MAX = 256
 """Of a container: of a longer one that many are looked at."""
@@ -370,6 +371,8 @@ class Fold:
         return kinds.name_of(type(value)) if folded is NO_VALUE else folded  # type: ignore[arg-type]
 
     def _tensor(self, value: Tensor) -> Any:
+        if wrapped := wrapped_in(value):
+            return [kinds.name_of(type(value)), *map(self._tensor, wrapped)]
         local = as_local(value)
         if not tensor_bytes.is_plain(local):
             parts = [*tensors.parts_of(local)]
@@ -494,7 +497,8 @@ def _text(value: Any, things: Things) -> str:
     if issubclass(kind, Tensor):
         shape = "x".join(map(str, _shape_of(value))) or "scalar"
         local = as_local(value)
-        if local.is_cpu and tensor_bytes.is_plain(local) and local.numel() == 1:
+        is_plain = local.is_cpu and tensor_bytes.is_plain(local) and not wrapped_in(value)
+        if is_plain and local.numel() == 1:
             return f"tensor({local.item()})"
         return f"a tensor of shape {shape}"
     if issubclass(kind, numpy.generic):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainmover.state import sets
 from trainmover.state.encode import as_local
-from trainmover.torch_internals.tensors import copy_all
+from trainmover.torch_internals.tensors import copy_all, wrapped_in
 
 _PLAIN = frozenset({float, int, bool, str, type(None)})
 _COPIED = (OrderedDict, dict, list, deque)
@@ -93,7 +93,10 @@ class Copies:
             return
         if isinstance(value, Tensor):
             if self._is_new(value):
-                found.append(value)
+                wrapped = wrapped_in(value)
+                for one in wrapped:
+                    self._walk(one, found)
+                found += [] if wrapped else [value]
         elif isinstance(value, (dict, list, deque, set)):
             if self._is_new(value):
                 plain = type(value) in _COPIED

@@ -51,6 +51,13 @@ OTHER = {
         def another():
             return contextlib.nullcontext(1.3)
         """,
+    "a masked tensor": """
+        from torch.masked import masked_tensor
+        base = torch.arange(8.0)
+        kept = masked_tensor(base, base > 3)
+        def another():
+            return masked_tensor(base, base > 5)
+        """,
 }
 """What `another()` makes takes the place of `kept`."""
 FROM_A_STEP_ON = """
@@ -64,11 +71,13 @@ main()
 """
 
 
+@pytest.mark.filterwarnings("ignore:.*MaskedTensors:UserWarning")
 @pytest.mark.parametrize("made", OTHER.values(), ids=OTHER)
 def test_an_object_of_torch_is_compared_by_what_it_holds(tmp_path: Path, made: str) -> None:
     assert "kept" in captures.names_in(tmp_path, f"{textwrap.dedent(made)}{FROM_A_STEP_ON}")
 
 
+@pytest.mark.filterwarnings("ignore:.*MaskedTensors:UserWarning")
 @pytest.mark.parametrize("made", OTHER.values(), ids=OTHER)
 def test_an_equal_one_in_its_place_is_no_other(tmp_path: Path, made: str) -> None:
     script = f"{textwrap.dedent(made)}kept = another()\n{FROM_A_STEP_ON}"
