@@ -52,8 +52,19 @@ def hooks_of(tensor: Tensor) -> list[Any]:
 
 def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:
     """Its own parameters and buffers; {} of one that was never set up."""
-    held = vars(part)
-    return {**held.get("_parameters", {}), **held.get("_buffers", {})}
+    return {**parameters_in(part), **buffers_in(part)}
+
+
+def parameters_in(part: nn.Module) -> dict[str, nn.Parameter | None]:
+    """Its own, live; {} of one that was never set up."""
+    found: dict[str, nn.Parameter | None] = vars(part).get("_parameters", {})
+    return found
+
+
+def buffers_in(part: nn.Module) -> dict[str, Tensor | None]:
+    """The same of buffers."""
+    found: dict[str, Tensor | None] = vars(part).get("_buffers", {})
+    return found
 
 
 def has_buffer(part: nn.Module, name: str) -> bool:

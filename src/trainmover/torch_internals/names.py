@@ -74,6 +74,7 @@ IN_FILES: Names = {
         "require_backward_grad_sync",
         "def _pre_forward",
         "self._has_rebuilt_buckets",
+        "self._module_parameters",
         "self.find_unused_parameters",
         "self.static_graph",
         "self.logger",

@@ -63,6 +63,11 @@ def _wrappers_of(parameters: list[nn.Parameter]) -> list[_Wrapper]:
     return list(newest.values())
 
 
+def wrappers_of(parameters: list[nn.Parameter]) -> list[DistributedDataParallel]:
+    """As above, those that are there."""
+    return [one for reference in _wrappers_of(parameters) if (one := reference()) is not None]
+
+
 class Modes:
     """Of one tracked module and of its wrappers, as an object with the two state methods."""
 

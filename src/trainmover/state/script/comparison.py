@@ -196,8 +196,9 @@ def advice(differences: Sequence[Difference]) -> str:
     """What to do about them."""
     if any(one.name.startswith((LAYERS, HOOKS)) for one in differences):
         return (
-            "give the model its layers, hooks and persistent buffers where it is built, before "
-            "job.track(...), on every run alike"
+            "give the model its layers, hooks, parameters and persistent buffers where it is "
+            "built, in the order and under the names that they keep, before job.track(...), on "
+            "every run alike"
         )
     if any(one.name.startswith(ROUNDS) for one in differences):
         return (

@@ -9,13 +9,13 @@ to it where its peers have would broadcast alone, and sum other groups than they
 
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -24,6 +24,12 @@ from trainmover.torch_internals.distributed.c10d import ProcessGroup, Work
 SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
 STANDING = attrgetter(*SYNC_FLAGS, "_has_rebuilt_buckets")
 """Its flags, and whether it has rebuilt its buckets: what every step asks."""
+
+summed_by: Callable[[DistributedDataParallel], list[nn.Parameter]] = attrgetter(
+    "_module_parameters"
+)
+"""Parameters that it was made with, in their order: it sums gradients by that, whatever names they
+have by now."""
 
 Buckets = list[list[int]]
 """Numbers of parameters; none at all: the next forward rebuilds."""

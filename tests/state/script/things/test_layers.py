@@ -1,16 +1,26 @@
 """The make of a model is known to have changed whoever has looked at it meanwhile; and what the
 code of layers relies on, though the script never reads it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 
+import captures
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
+from trainmover.state.kinds import modes
 from trainmover.state.script.code.relied_on import relied_on
+from trainmover.state.script.comparison import advice
 from trainmover.state.script.things.layers import Layers
 from trainmover.state.script.things.things import Things
 from trainmover.worker.step.before import Moving
+
+KEPT: list[object] = []
+"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
 
 
 def net() -> nn.Sequential:
@@ -116,3 +126,136 @@ class Scaled(nn.Module):
 )
 def test_what_the_code_of_a_class_reads(kind: type, wanted: set[str]) -> None:
     assert relied_on([kind], wanted | {"label", "last", "ReLU"}) == wanted
+
+
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.ParameterDict({name: torch.ones(2) for name in "ab"})
+        self.register_buffer("one", torch.zeros(2))
+        self.register_buffer("two", torch.zeros(2))
+
+
+def swap_parameters(model: Pair) -> None:
+    scales = model.scales
+    scales["a"], scales["b"] = scales["b"], scales["a"]
+
+
+def swap_buffers(model: Pair) -> None:
+    model.one, model.two = model.two, model.one
+
+
+def another_parameter(model: Pair) -> None:
+    model.scales["a"] = nn.Parameter(torch.ones(2))
+
+
+def put_parameter_last(model: Pair) -> None:
+    model.scales["a"] = model.scales.pop("a")
+
+
+def put_buffer_last(model: Pair) -> None:
+    one = model.one
+    del model.one
+    model.register_buffer("one", one)
+
+
+@pytest.mark.parametrize("change", [put_parameter_last, put_buffer_last])
+def test_the_order_of_tensors_is_part_of_it(change: Callable[[Pair], None]) -> None:
+    model = Pair()
+    layers = Layers(model)
+    layers.note()
+    before = read(layers)
+    change(model)
+    assert not layers.is_same()
+    assert read(layers) != before
+
+
+@pytest.mark.parametrize("change", [swap_parameters, another_parameter, swap_buffers])
+def test_which_tensor_has_a_name_counts_for_nobody_who_goes_by_names(
+    change: Callable[[Pair], None],
+) -> None:
+    model = Pair()
+    layers = Layers(model)
+    layers.note()
+    before = read(layers)
+    change(model)
+    assert layers.is_same(), "nothing is read anew"
+    assert read(layers) == before
+
+
+@pytest.mark.parametrize("change", [swap_parameters, another_parameter])
+def test_which_parameter_has_a_name_counts_where_gradients_are_summed(
+    wrapped: Pair, change: Callable[[Pair], None]
+) -> None:
+    layers = Layers(wrapped)
+    layers.note()
+    before, make = read(layers), layers.make()
+    change(wrapped)
+    assert not make.is_same()
+    assert not layers.is_same()
+    assert read(layers) != before
+
+
+def test_parameters_that_are_back_in_their_places_are_the_same(wrapped: Pair) -> None:
+    layers = Layers(wrapped)
+    before = read(layers)
+    swap_parameters(wrapped)
+    layers.note()
+    swap_parameters(wrapped)
+    assert not layers.is_same()
+    assert read(layers) == before
+
+
+def test_buffers_and_frozen_parameters_are_summed_by_nobody(wrapped: Pair) -> None:
+    layers = Layers(wrapped)
+    wrapped.scales["a"].requires_grad_(False)
+    layers.note()
+    before = read(layers)
+    swap_buffers(wrapped)
+    wrapped.scales["a"] = nn.Parameter(torch.ones(2), requires_grad=False)
+    assert layers.is_same()
+    assert read(layers) == before
+
+
+@pytest.fixture
+def wrapped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """In a wrapper that is known."""
+    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
+    monkeypatch.setattr(modes, "_wrappers", [])
+    modes.watch_wrappers()
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    KEPT.append(dist.group.WORLD)
+    model = Pair()
+    KEPT.append(DistributedDataParallel(model))
+    try:
+        yield model
+    finally:
+        dist.destroy_process_group()
+        KEPT.pop()
+
+
+ORDERED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ParameterDict({name: torch.ones(2) for name in "ab"})
+
+net = Net()
+job.tracked["net"] = net
+
+def main():
+    for number, (x, y) in enumerate(job.batches(DATA)):
+        if number == 7:
+            net.parts["a"] = net.parts.pop("a")
+
+main()
+"""
+
+
+def test_another_order_of_parameters_is_told_with_its_line(tmp_path: Path) -> None:
+    (told,) = [
+        one for one in captures.run_in(tmp_path, ORDERED).differences() if "layers" in one.name
+    ]
+    assert (told.file, told.line > 0) == ("train.py", True)
+    assert "in the order and under the names that they keep" in advice([told])

@@ -1,5 +1,7 @@
 """The make of what is tracked: which layers a module has, what hooks they, and what hooks all else.
-What a script puts in or takes out while it trains no other machine has."""
+What a script puts in or takes out while it trains no other machine has. Nor has it another order in
+which parameters and buffers are gone through, nor other parameters under the names by which they
+are put than those whose gradients are summed together."""
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -9,9 +11,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainmover.asked import are, held_in
+from trainmover.state.kinds.modes import wrappers_of
+from trainmover.torch_internals.distributed.ddp import summed_by
 from trainmover.torch_internals.modules import (
+    buffers_in,
     global_hooks,
     hooks_of,
+    parameters_in,
     parts_of,
     tensors_of,
     unsaved_of,
@@ -29,8 +35,11 @@ class Layers:
 
     def read(self, inside: Callable[[object], Any]) -> list[Any]:
         """Of each part, in a fixed order: where it stands, its class, the names of its tensors, and
-        its hooks as `inside` gives them."""
-        return [self._part(path, part, inside) for path, part in _walk(self._module())]
+        its hooks as `inside` gives them. And which parameters have changed places."""
+        parts = [*_walk(self._module())]
+        found = [self._part(path, part, inside) for path, part in parts]
+        moved = _exchanged([part for _, part in parts])
+        return [*found, moved] if moved else found
 
     @staticmethod
     def _part(path: str, part: nn.Module, inside: Callable[[object], Any]) -> list[Any]:
@@ -61,17 +70,46 @@ class Layers:
 
 
 class Make:
-    """The very parts and hooks that a module has, by their names. Tensors are looked after by who
-    keeps the state."""
+    """The very parts and hooks that a module has, by their names; of its tensors the names, and
+    which parameters they stand for where somebody goes by that."""
 
     def __init__(self, parts: list[nn.Module]) -> None:
         self._parts, self._kinds = parts, [*map(type, parts)]
-        tables = [table for one in parts for table in (parts_of(one), *_hooks_of(one).values())]
-        self._tables = held_in(tables)
+        every = ((parts_of(one), *_hooks_of(one).values()) for one in parts)
+        self._layers = [table for tables in every for table in tables]
+        self._parameters = [one for part in parts if isinstance(one := parameters_in(part), dict)]
+        buffers = [buffers_in(part) for part in parts]
+        self._tensors: list[dict[str, Any]] = [
+            *self._parameters,
+            *(one for one in buffers if isinstance(one, dict)),
+        ]
+        self._names, self._moved = self._names_now(), _exchanged(parts)
+        self._hold()
+
+    def _hold(self) -> None:
+        """What lies there now stands for it."""
+        self._held = held_in([*self._layers, *self._tensors])
+        self._held_layers = held_in(self._layers)
+        self._held_parameters = held_in(self._parameters)
+
+    def _names_now(self) -> list[tuple[str, ...]]:
+        return [tuple(table) for table in self._tensors]
 
     def is_same(self) -> bool:
         """Whether it has them still."""
-        return self._tables.same() and are([*map(type, self._parts)], self._kinds)
+        if self._held.same():
+            return are([*map(type, self._parts)], self._kinds)
+        return self._is_alike() and are([*map(type, self._parts)], self._kinds)
+
+    def _is_alike(self) -> bool:
+        """With other tensors under the same names: a buffer may get a new one in every step, and
+        FSDP2 has whole parameters in the place of its shards for a while."""
+        if not self._held_layers.same() or self._names_now() != self._names:
+            return False
+        if not self._held_parameters.same() and _exchanged(self._parts) != self._moved:
+            return False
+        self._hold()
+        return True
 
 
 class Hooked:
@@ -107,6 +145,23 @@ def _walk(module: nn.Module | None) -> Iterator[tuple[str, nn.Module]]:
         if part is not None:
             yield path, part
             left += [(f"{path}.{name}", one) for name, one in parts_of(part).items()]
+
+
+def _exchanged(parts: list[nn.Module]) -> list[list[int]]:
+    """Of each wrapper that sums gradients, by number, the parameters that stand in its module now,
+    if they are not those it was made with in their order: it goes by them and not by their names.
+    -1: one that it has not. What is frozen does not count."""
+    found = []
+    own = {
+        id(one): one for part in parts for one in parameters_in(part).values() if one is not None
+    }
+    for wrapper in wrappers_of([*own.values()]):
+        summed = [id(one) for one in summed_by(wrapper) if one.requires_grad]
+        now = [id(one) for one in wrapper.module.parameters() if one.requires_grad]
+        if now != summed:
+            numbers = {key: number for number, key in enumerate(summed)}
+            found.append([numbers.get(key, -1) for key in now])
+    return found
 
 
 def _is_others(hook: object) -> bool:
