@@ -51,6 +51,7 @@ from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
+from trainmover.worker.step.graphs import Graphs, refuse_graph
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
@@ -119,7 +120,7 @@ class Member:
             lambda: self.loops.loading(),
         )
         self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
-        self._buffers = Buffers(self.tracked)
+        self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)
@@ -224,6 +225,12 @@ class Member:
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
+        if self._graphs.of is not self.tracked.modes:
+            self._graphs = Graphs(self.tracked)
+        for name, obj in self._graphs.kept:  # No call where all is plain.
+            data = before.small.get(name)
+            if data is None or b"float" in data or b"complex" in data:
+                refuse_graph(name, obj)
         self.deposit.begin_step(
             step, args, kwargs, small=before.small, variables=self.variables.capture_at_step
         )
@@ -568,7 +575,7 @@ class Member:
         self.cut_short.forget()
         self.tracked.clear()
         self.variables.forget()
-        self._buffers = Buffers(self.tracked)
+        self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)
