@@ -51,7 +51,7 @@ from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate, Retry
-from trainmover.worker.step.graphs import Graphs, refuse_graph
+from trainmover.worker.step.graphs import Graphs
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
@@ -227,10 +227,8 @@ class Member:
         before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
         if self._graphs.of is not self.tracked.modes:
             self._graphs = Graphs(self.tracked)
-        for name, obj in self._graphs.kept:  # No call where all is plain.
-            data = before.small.get(name)
-            if data is None or b"float" in data or b"complex" in data:
-                refuse_graph(name, obj)
+        if self._graphs.kept:
+            self._graphs.check(step, before.small)
         self.deposit.begin_step(
             step, args, kwargs, small=before.small, variables=self.variables.capture_at_step
         )

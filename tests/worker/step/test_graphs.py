@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from trainmover.errors import UserError
+from trainmover.ids import Step
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.graphs import Graphs, refuse_graph
+from trainmover.worker.step.graphs import Graphs
 
 
 class Meter:
@@ -27,8 +28,7 @@ class Meter:
 
 
 def refuse(tracked: Tracked) -> None:
-    for name, obj in Graphs(tracked).kept:
-        refuse_graph(name, obj)
+    Graphs(tracked).check(Step(3), tracked.small_states())
 
 
 def of_a_step(size: int) -> Tensor:

@@ -1,15 +1,20 @@
 """Tensors that a script keeps over its steps with the graph that they came of. Values go along, and
 a graph does not: on another machine a backward would end at them, and give less."""
 
+from collections.abc import Mapping
+
 from torch import nn
 from torch.optim import Optimizer
 
 from trainmover.errors import UserError
+from trainmover.ids import Step
 from trainmover.state import encode
 from trainmover.state.items import HasState
 from trainmover.state.tracked import Tracked
 
 _KEEP_WHAT_IS_TRAINED = nn.Module, Optimizer
+_FIRST = 8
+"""Steps."""
 
 
 class Graphs:
@@ -24,9 +29,19 @@ class Graphs:
         self.kept = [one for one in every if not isinstance(one[1], _KEEP_WHAT_IS_TRAINED)]
         self.of = tracked.modes
 
+    def check(self, step: Step, small: Mapping[str, bytes]) -> None:
+        """Raises UserError if a tensor of one has a graph as this step begins.
 
-def refuse_graph(name: str, obj: HasState) -> None:
-    """Raises UserError if a tensor of it has one, as a step begins."""
+        small: states of those that are small, in which tensors show by their types. A large one
+        takes long to go through, and shows in the first steps what it is.
+        """
+        for name, obj in self.kept:
+            data = small.get(name)
+            if step <= _FIRST if data is None else b"float" in data or b"complex" in data:
+                _refuse(name, obj)
+
+
+def _refuse(name: str, obj: HasState) -> None:
     structure, tensors = encode.split(obj.state_dict())
     for number, tensor in enumerate(tensors):
         if tensor.grad_fn is not None:
