@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from trainmover.errors import StateMismatch, UserError
+from trainmover.state.arrangement import arrangement_of
 from trainmover.state.tracked import Tracked, bulk_leaves, load_bulk
 
 
@@ -151,6 +152,29 @@ def test_what_new_groups_would_get_stays_as_it_was_where_states_come_with_a_load
     load_bulk(joiner, *bulk_leaves(source))
     assert len(joiner.state) == len(source.state) > 0
     assert joiner.defaults == source.defaults == {"lr": 0.1}
+
+
+class Wrapped(torch.optim.Optimizer):
+    """Around another, without a word of its own."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.inner, self.param_groups, self.steps = inner, inner.param_groups, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.inner.state_dict() | {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = state.pop("steps")
+        self.inner.load_state_dict(state)
+
+
+def test_an_optimizer_around_another_need_not_be_set_up_as_torch_has_them() -> None:
+    source, joiner = (Wrapped(Late(Net().parameters())) for _ in range(2))
+    source.inner.step()
+    source.steps = 3
+    load_bulk(joiner, *bulk_leaves(source))
+    assert joiner.steps == 3
+    assert arrangement_of([("optimizer", source)]).hidden == {}
 
 
 def test_kinds() -> None:

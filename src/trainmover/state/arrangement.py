@@ -201,8 +201,8 @@ def _leaves(name: str, obj: HasState) -> list[tuple[Where, object]]:
     found: list[tuple[Where, object]] = []
     _walk(((), name), obj.state_dict(), found, ())
     if isinstance(obj, torch.optim.Optimizer):
-        groups = (((), name), "param_groups")
-        found += [((((), name), "state"), obj.state), (groups, obj.param_groups)]
+        state, groups = (((), name), "state"), (((), name), "param_groups")
+        found += [(state, getattr(obj, "state", None)), (groups, obj.param_groups)]
         found += [((groups, number), group) for number, group in enumerate(obj.param_groups)]
     return found
 
@@ -291,7 +291,7 @@ def _but_unsaved(
 
 
 def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    held: object = optimizer.state
+    held: object = getattr(optimizer, "state", None)
     states = enumerate(held.values()) if isinstance(held, Mapping) else ()
     for number, of in states:
         for key, one in of.items() if isinstance(of, Mapping) else ():

@@ -193,10 +193,11 @@ def _load_whole(obj: HasState, value: Any) -> None:
 @contextmanager
 def _same_defaults(obj: object) -> Iterator[None]:
     """Torch adds to what new groups of an optimizer get, as it loads; the rank has loaded none."""
-    if not isinstance(obj, torch.optim.Optimizer):
-        yield
+    defaults = getattr(obj, "defaults", None)
+    if not isinstance(obj, torch.optim.Optimizer) or not isinstance(defaults, dict):
+        yield  # One around another may have none of its own.
         return
-    before = dict(obj.defaults)
+    before = dict(defaults)
     yield
     if obj.defaults != before:
         obj.defaults.clear()
