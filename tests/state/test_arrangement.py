@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from trainmover.state.arrangement import (
     check,
     hides_trained,
     in_common,
+    share_again,
 )
 from trainmover.state.items import HasState
 from trainmover.state.kinds.values import Attributes
@@ -60,7 +62,10 @@ def test_a_state_that_was_loaded_is_the_very_one_that_is_kept() -> None:
 
 
 def network() -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 2))
+    model = nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 2))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    return model
 
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
@@ -151,6 +156,7 @@ def test_what_is_frozen_may_be_left_out_as_long_as_it_is_the_same() -> None:
     models[1].load_state_dict(models[0].state_dict())
     for model in models:
         model[2].requires_grad_(False)
+        model[2].weight.grad = None
         _leaves_out(model)
     here, there = map(arranged, models)
     assert here.hidden.keys() == {"model.2.weight"}
@@ -211,3 +217,31 @@ def test_kept_arrays_and_views_are_told_apart() -> None:
     assert in_common(kept) == []
     best.state["other"] = best.state["all"][1]
     assert in_common(kept) == [["best.state.all", "best.state.other"]]
+
+
+def test_parts_of_one_piece_of_memory_that_lie_beside_each_other_are_two() -> None:
+    model, flat = nn.Linear(2, 2), torch.zeros(6)
+    model.weight.data, model.bias.data = flat[:4].view(2, 2), flat[4:]
+    assert arranged(model).memory == []
+    model.register_buffer("flat", flat)
+    assert arranged(model).memory == [["model.bias", "model.flat", "model.weight"]]
+
+
+def test_kept_values_that_are_one_on_the_rank_become_one() -> None:
+    def kept(*, one: bool) -> list[tuple[str, HasState]]:
+        meter = SimpleNamespace(best=torch.ones(2), last=torch.ones(2))
+        if one:
+            meter.last = meter.best
+        return [("meter", Attributes(meter, ("best", "last")))]
+
+    theirs, here = arrangement_of(kept(one=True)), kept(one=False)
+    share_again(here, theirs)
+    assert arrangement_of(here) == theirs
+
+
+def test_what_is_one_here_and_two_on_the_rank_is_put_apart() -> None:
+    meter = SimpleNamespace(best=torch.ones(2), last=0)
+    meter.last = meter.best
+    kept = Attributes(meter, ("best", "last"))
+    kept.load_state_dict({"best": torch.zeros(2), "last": torch.ones(2)})
+    assert [meter.best.sum().item(), meter.last.sum().item()] == [0.0, 2.0]

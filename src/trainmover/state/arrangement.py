@@ -9,7 +9,7 @@ model's state_dict() leaves out.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,9 @@ import xxhash
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch
+from trainmover.state.encode import as_local
 from trainmover.state.items import HasState
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.tensor_bytes import flat_bytes, is_plain
 from trainmover.torch_internals.modules import unsaved_of
 
@@ -36,6 +38,7 @@ TRAINED = b""
 Together = list[list[str]]
 Where = tuple[Any, object]
 """A path: what is around, () for nothing, and a key there."""
+Placed = tuple[Where, object]
 
 
 class Arrangement(NamedTuple):
@@ -43,7 +46,8 @@ class Arrangement(NamedTuple):
 
     memory   tensors and arrays that have memory in common
     objects  lists, dicts and the like that are one object
-    strides  of tensors of a module that do not lie in the order of their elements
+    strides  of tensors of a module that do not lie in the order of their elements: the order of
+             their dimensions
     asking   what asks for gradients though it is no parameter
     hidden   tensors that are in no state_dict(), with a hash of some elements; `TRAINED`: what
              the script trains
@@ -58,42 +62,65 @@ class Arrangement(NamedTuple):
 
 def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
     """Of these, by name."""
+    known = list(objects)
+    updated = {
+        id(parameter)
+        for _, obj in known
+        if isinstance(obj, torch.optim.Optimizer)
+        for group in obj.param_groups
+        for parameter in group["params"]
+    }
     memory, containers = _Places(), _Places()
     strides: dict[str, list[int]] = {}
     asking: list[str] = []
     hidden: dict[str, bytes] = {}
-    kept = []  # No address is to be used again meanwhile.
-    for name, obj in objects:
+    for name, obj in known:
         leaves = _leaves(name, obj)
-        kept.append(leaves)
         shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
         for where, leaf in leaves:
             if type(leaf) in _MUTABLE:
-                containers.add(id(leaf), where)
+                containers.add(id(leaf), where, leaf)
             else:
-                memory.add(_address(leaf), where)
+                memory.add(_address(leaf), where, leaf)
         if isinstance(obj, nn.Module):
             held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
-            strides |= {path: list(one.stride()) for path, one in held if not _in_order(one)}
+            saved = [*_but_unsaved(name, obj, held)]
+            strides |= {path: _order(one) for path, one in saved if not _in_order(one)}
             asking += [path for path, one in held if _asks(one)]
-            hidden |= _hidden(_but_unsaved(name, obj, held), shown)
+            hidden |= _hidden(saved, shown, updated)
         elif isinstance(obj, torch.optim.Optimizer):
-            states = _hidden(_of_optimizer(name, obj), shown)
+            states = _hidden(_of_optimizer(name, obj), shown, updated)
             hidden |= dict.fromkeys(states, TRAINED)
         else:
             asking += [_path(where) for where, leaf in leaves if _asks(leaf)]
-    return Arrangement(memory.together(), containers.together(), strides, sorted(asking), hidden)
+    common = memory.together(_overlap)
+    return Arrangement(common, containers.together(), strides, sorted(asking), hidden)
 
 
 def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:
     """Tensors and arrays that have memory in common."""
-    memory, kept = _Places(), []
+    memory = _Places()
     for name, obj in objects:
-        kept.append(leaves := _leaves(name, obj))
-        for where, leaf in leaves:
+        for where, leaf in _leaves(name, obj):
             if type(leaf) not in _MUTABLE:
-                memory.add(_address(leaf), where)
-    return memory.together()
+                memory.add(_address(leaf), where, leaf)
+    return memory.together(_overlap)
+
+
+def share_again(objects: Iterable[tuple[str, HasState]], theirs: Arrangement) -> None:
+    """Kept values that are one object on the rank become one here, where each has a value of its
+    own by now: which of them are one may hang on what step was the last."""
+    for name, obj in objects:
+        if not isinstance(obj, Attributes):
+            continue
+        own = {f"{name}.{attribute}": attribute for attribute in obj.names}
+        for first, *others in ([own.get(path) for path in its] for its in _every(theirs)):
+            if first is not None and None not in others:
+                obj.share(first, [one for one in others if one is not None])
+
+
+def _every(theirs: Arrangement) -> Together:
+    return [*theirs.memory, *theirs.objects]
 
 
 def parted(then: Together, now: Together) -> str:
@@ -130,8 +157,8 @@ def not_shown(path: str) -> StateMismatch:
     """To raise."""
     return StateMismatch(
         f"`{path}` is in no state_dict() as it is.",
-        means="The script trains it, and another machine could not be given it: this process "
-        "cannot take a rank.",
+        means="The script trains or changes it, and another machine could not be given it: this "
+        "process cannot take a rank.",
         do="Let state_dict() give the tensor itself, and leave out what a checkpoint need not have "
         "where it is written.",
     )
@@ -174,21 +201,48 @@ def _otherwise(happened: str, would: str, do: str) -> StateMismatch:
 
 
 class _Places:
-    """What lies at which address."""
+    """What lies at which address. It holds all that: no address is to be used again meanwhile."""
 
     def __init__(self) -> None:
-        self._first: dict[int, Where] = {}
-        self._several: dict[int, list[Where]] = {}
+        self._first: dict[int, Placed] = {}
+        self._several: dict[int, list[Placed]] = {}
 
-    def add(self, address: int, where: Where) -> None:
+    def add(self, address: int, where: Where, leaf: object) -> None:
         """address: 0: it lies nowhere"""
-        first = self._first.setdefault(address, where) if address else where
-        if first is not where:
-            self._several.setdefault(address, [first]).append(where)
+        one = where, leaf
+        first = self._first.setdefault(address, one) if address else one
+        if first is not one:
+            self._several.setdefault(address, [first]).append(one)
 
-    def together(self) -> Together:
-        """Paths of what lies at one, where there are several."""
-        return sorted(sorted({*map(_path, its)}) for its in self._several.values())
+    def together(
+        self, parted: Callable[[list[Placed]], list[list[Placed]]] = lambda one: [one]
+    ) -> Together:
+        """Paths of what lies at one, where there are several. parted: what lies there beside each
+        other"""
+        every = (group for its in self._several.values() for group in parted(its))
+        paths = (sorted({_path(where) for where, _ in group}) for group in every)
+        return sorted(its for its in paths if len(its) > 1)
+
+
+def _overlap(placed: list[Placed]) -> list[list[Placed]]:
+    """Of one piece of memory: those that lie over each other."""
+    found: list[list[Placed]] = []
+    over = -1
+    for start, end, one in sorted(((*_extent(p[1]), p) for p in placed), key=lambda its: its[:2]):
+        if start >= over:
+            found.append([])
+        found[-1].append(one)
+        over = max(over, end)
+    return found
+
+
+def _extent(leaf: object) -> tuple[int, int]:
+    if not isinstance(leaf, Tensor):
+        address = _address(leaf)
+        return address, address + 1
+    start = leaf.data_ptr()
+    steps = zip(leaf.shape, leaf.stride(), strict=True)
+    return start, start + (1 + sum((size - 1) * step for size, step in steps)) * leaf.element_size()
 
 
 def _path(where: Where) -> str:
@@ -248,6 +302,11 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
+def _order(tensor: Tensor) -> list[int]:
+    steps = tensor.stride()
+    return sorted(range(tensor.dim()), key=lambda dim: -steps[dim])
+
+
 def _in_order(tensor: Tensor) -> bool:
     return tensor.layout != torch.strided or tensor.is_contiguous()
 
@@ -259,22 +318,26 @@ def _asks(leaf: object) -> bool:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def _hidden(held: Iterable[tuple[str, Tensor]], shown: Sequence[Tensor]) -> dict[str, bytes]:
-    """By path, what is not among these."""
+def _hidden(
+    held: Iterable[tuple[str, Tensor]], shown: Sequence[Tensor], updated: Collection[int]
+) -> dict[str, bytes]:
+    """By path, what is not among these. updated: ids of what optimizers have"""
     known = {*map(_begins_at, shown)}
-    others = [one for one in held if _begins_at(one[1]) not in known]
     return {
-        path: TRAINED if one.requires_grad else _sampled(one)
-        for path, one in others
-        if is_plain(one) and one.numel() and not _is_among(one, shown)
+        path: TRAINED if id(one) in updated or one.grad is not None else _sampled(as_local(one))
+        for path, one in held
+        if (at := _begins_at(one)) and at not in known and not _is_among(as_local(one), shown)
     }
 
 
 def _begins_at(tensor: Tensor) -> int:
+    """0 where nobody can tell, or nothing lies."""
     try:
         return tensor.data_ptr()
-    except (NotImplementedError, RuntimeError):  # As of a sparse one.
-        return 0
+    except (NotImplementedError, RuntimeError):
+        pass  # As of a sparse one, or of one that wraps another.
+    local = as_local(tensor)
+    return local.data_ptr() if is_plain(local) else 0
 
 
 def _but_unsaved(
@@ -302,7 +365,8 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple
 def _is_among(tensor: Tensor, shown: Iterable[Tensor]) -> bool:
     """Whether a copy of it is shown."""
     fits = (one for one in shown if (one.dtype, one.shape) == (tensor.dtype, tensor.shape))
-    return any(torch.equal(flat_bytes(one.detach()), flat_bytes(tensor.detach())) for one in fits)
+    own = flat_bytes(tensor).cpu()
+    return any(is_plain(one) and torch.equal(flat_bytes(one).cpu(), own) for one in fits)
 
 
 def _sampled(tensor: Tensor) -> bytes:

@@ -197,11 +197,10 @@ def _same_defaults(obj: object) -> Iterator[None]:
     if not isinstance(obj, torch.optim.Optimizer) or not isinstance(defaults, dict):
         yield  # One around another may have none of its own.
         return
-    before = dict(defaults)
+    before = {*defaults}
     yield
-    if obj.defaults != before:
-        obj.defaults.clear()
-        obj.defaults.update(before)
+    for name in {*obj.defaults} - before:
+        del obj.defaults[name]
 
 
 def _as_own_kind(

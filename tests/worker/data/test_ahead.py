@@ -45,7 +45,6 @@ def found(fetches: list[str]) -> int | None:
         (["aa", "a", "A"], 1),  # in a pass of three batches
         (["aa", "A", "bb"], 1),  # of two
         (["aaa", "A", ""], 2),
-        (["aaa", "aA", ""], 1),
     ],
 )
 def test_a_reserve_is_seen(fetches: list[str], steps: int) -> None:
@@ -65,6 +64,7 @@ def test_a_reserve_is_seen(fetches: list[str], steps: int) -> None:
         ["aA", "bB", "bB"],  # in a pass of one batch: none is left when the next begins
         ["aa", "", "Abb"],  # two steps with two batches
         ["aa", "a", "Abb"],  # two batches for a step, one for the last of a pass
+        ["aaaa", "aA", "bbbb"],  # and one for what is left of a pass
         ["aaA", "", ""],  # all batches of a pass, for several steps
     ],
 )

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.kinds.attributes import filled
+
+_NEVER_CHANGE = (int, float, str, bytes, bool, complex, type(None))
 
 
 class Attributes:
@@ -34,9 +38,26 @@ class Attributes:
                 means="This process cannot take the rank.",
                 do="Call job.values with the same names wherever the script runs.",
             )
+        done: list[object] = []
         for name, value in state.items():
-            if not filled(getattr(self.owner, name), value):
+            own = getattr(self.owner, name)
+            if any(_are_one(own, one) for one in done) or not filled(own, value):
                 setattr(self.owner, name, value)
+            done.append(getattr(self.owner, name))
+
+    def share(self, first: str, others: list[str]) -> None:
+        """Let these be the object that the first one is, if they hold the same."""
+        value = getattr(self.owner, first)
+        for name in others:
+            if encode.encode(getattr(self.owner, name)) == encode.encode(value):
+                setattr(self.owner, name, value)
+
+
+def _are_one(value: object, other: object) -> bool:
+    """Whether what is written to one may show in the other."""
+    if isinstance(value, Tensor) and isinstance(other, Tensor):
+        return value.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0
+    return value is other and not isinstance(value, _NEVER_CHANGE)
 
 
 def _check(owner: object, name: str) -> None:

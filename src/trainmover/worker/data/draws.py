@@ -72,10 +72,10 @@ class Ahead:
 
     def begin_step(self) -> int | None:
         """For how many steps batches are held in reserve; None: that is not known yet."""
-        if (over := self._found_none) is not None:
+        over, self._found_none = self._found_none, None
+        if over is not None and not self._counts[-1][over]:  # Else it may have used the rest.
             self._counts[-1][over] += 1
             self._over[over] = len(self._counts)
-            self._found_none = None
         if len(self._counts) < _STEPS:
             self._counts.append(Counter())
             return None

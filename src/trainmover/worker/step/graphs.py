@@ -3,6 +3,7 @@ a graph does not: on another machine a backward would end at them, and give less
 
 from collections.abc import Mapping
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -37,12 +38,14 @@ class Graphs:
         """
         for name, obj in self.kept:
             data = small.get(name)
-            if step <= _FIRST if data is None else b"float" in data or b"complex" in data:
+            has_tensors = data is not None and (b"float" in data or b"complex" in data)
+            if has_tensors or (data is None and step <= _FIRST):
                 _refuse(name, obj)
 
 
 def _refuse(name: str, obj: HasState) -> None:
-    structure, tensors = encode.split(obj.state_dict())
+    with torch.no_grad():  # What it works out as it is asked has none.
+        structure, tensors = encode.split(obj.state_dict())
     for number, tensor in enumerate(tensors):
         if tensor.grad_fn is not None:
             path = encode.holes(structure)[number].path

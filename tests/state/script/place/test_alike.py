@@ -110,6 +110,21 @@ while job.steps < 30:
     step(batch)
     batch = second(next(batches))
 """,
+    "what is asked": """
+batch = next(batches) in known
+while batch:
+    step(batch)
+    batch = next(batches) not in known
+""",
+    "what is caught": """
+batch = next(batches)
+while True:
+    step(batch)
+    try:
+        batch = next(batches)
+    except StopIteration:
+        break
+""",
     "loops": """
 for batch in batches:
     first(batch)
@@ -117,6 +132,14 @@ for batch in batches:
     second(batch)
 """,
 }
+
+
+def test_a_short_function_goes_on_as_from_where_it_stands() -> None:
+    outer = code_of("def begin(it):\n    fetch = lambda: next(it)\n    return fetch")
+    inner = next(one for one in outer.co_consts if isinstance(one, CodeType))
+    code = next(one for one in inner.co_consts if isinstance(one, CodeType))
+    (here,) = fetches(code)
+    assert go_on_alike(code, here, here)
 
 
 @pytest.mark.parametrize("name", ALIKE)

@@ -12,8 +12,11 @@ from functools import lru_cache
 from types import CodeType
 
 from trainmover.state.script.place.liveness import ENDS, GOES_ON_ELSEWHERE, JUMPS
+from trainmover.state.script.place.withs import handled_at
 
-_NOTHING = frozenset({"CACHE", "NOP", "EXTENDED_ARG", "NOT_TAKEN", "PRECALL"})
+_NOTHING = frozenset(
+    {"CACHE", "NOP", "EXTENDED_ARG", "NOT_TAKEN", "PRECALL", "MAKE_CELL", "COPY_FREE_VARS"}
+)
 _PRECALL_BYTES = 4
 """Of 3.11, before a call: some functions are called by it."""
 _BEFORE_STATEMENT = ("STORE_", "POP_", "RESUME", "END_", "DELETE_", *GOES_ON_ELSEWHERE, *ENDS)
@@ -39,6 +42,8 @@ def under_way(code: CodeType, lasti: int) -> int:
 @lru_cache(maxsize=256)
 def go_on_alike(code: CodeType, here: int, there: int) -> bool:
     """here, there: as from `under_way`. False also where nobody can tell."""
+    if here == there:
+        return True
     flow = _Flow(code)
     pair = flow.at(here), flow.at(there)
     if -1 in pair or not flow.began_alike(*pair):
@@ -48,7 +53,7 @@ def go_on_alike(code: CodeType, here: int, there: int) -> bool:
         if one == other:
             continue
         (does, ways), (does_there, ways_there) = flow.does(one), flow.does(other)
-        if does != does_there:
+        if does != does_there or flow.caught_at(one) != flow.caught_at(other):
             return False
         new = [both for both in zip(ways, ways_there, strict=True) if both not in known]
         known.update(new)
@@ -60,7 +65,7 @@ class _Flow:
     """The instructions of one code object that do something, by their numbers."""
 
     def __init__(self, code: CodeType) -> None:
-        every = dis.get_instructions(code)
+        self._code, every = code, dis.get_instructions(code)
         self._every = [one for one in every if one.opname not in _NOTHING]
         self._offsets = [one.offset for one in self._every]
 
@@ -100,7 +105,12 @@ class _Flow:
 
     def _does(self, number: int) -> object:
         one = self._every[number]
-        return self._asked(number)[0] if one.opcode in JUMPS else (one.opname, one.argrepr)
+        done = one.opname, one.argrepr or one.arg
+        return self._asked(number)[0] if one.opcode in JUMPS else done
+
+    def caught_at(self, number: int) -> tuple[int, ...]:
+        """Where an exception goes that comes out of it."""
+        return handled_at(self._code, self._offsets[number])
 
     def _asked(self, number: int) -> tuple[str, bool]:
         name = self._every[number].opname
