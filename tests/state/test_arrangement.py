@@ -1,6 +1,7 @@
 """Where tracked state lies, and what of it is shown, is compared where a machine takes a rank."""
 
 import copy
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -245,3 +246,12 @@ def test_what_is_one_here_and_two_on_the_rank_is_put_apart() -> None:
     kept = Attributes(meter, ("best", "last"))
     kept.load_state_dict({"best": torch.zeros(2), "last": torch.ones(2)})
     assert [meter.best.sum().item(), meter.last.sum().item()] == [0.0, 2.0]
+
+
+def test_kept_values_that_are_one_stay_one_where_a_step_is_run_again() -> None:
+    meter = SimpleNamespace(long=deque([1]), short=None)
+    meter.short = meter.long
+    kept = Attributes(meter, ("long", "short"))
+    kept.load_state_dict({"long": deque([1, 2]), "short": deque([1, 2])})
+    assert meter.short is meter.long
+    assert [*meter.long] == [1, 2]

@@ -14,7 +14,8 @@ _NEVER_CHANGE = (int, float, str, bytes, bool, complex, type(None))
 class Attributes:
     """Some attributes of `owner`, by name.
 
-    Lists, dicts, sets and deques are changed in place, so that whoever else holds them sees it.
+    Lists, dicts, sets and deques are changed in place, so that whoever else holds them sees it. Two
+    that are one object stay one where both are to hold the same.
     """
 
     def __init__(self, owner: object, names: tuple[str, ...]) -> None:
@@ -41,7 +42,8 @@ class Attributes:
         done: list[object] = []
         for name, value in state.items():
             own = getattr(self.owner, name)
-            if any(_are_one(own, one) for one in done) or not filled(own, value):
+            is_done = any(_are_one(own, one) for one in done)
+            if not (_hold_the_same(own, value) if is_done else filled(own, value)):
                 setattr(self.owner, name, value)
             done.append(getattr(self.owner, name))
 
@@ -49,8 +51,12 @@ class Attributes:
         """Let these be the object that the first one is, if they hold the same."""
         value = getattr(self.owner, first)
         for name in others:
-            if encode.encode(getattr(self.owner, name)) == encode.encode(value):
+            if _hold_the_same(getattr(self.owner, name), value):
                 setattr(self.owner, name, value)
+
+
+def _hold_the_same(value: object, other: object) -> bool:
+    return encode.encode(value) == encode.encode(other)
 
 
 def _are_one(value: object, other: object) -> bool:
