@@ -49,8 +49,10 @@ def entered() -> list[Any]:
 
 def enter_below(mode: TorchFunctionMode) -> None:
     """Below all others of this thread: whoever leaves one takes off the uppermost, whichever that
-    is."""
-    _put_on([mode, *_take_off()])
+    is. But that of the default device lies lowest, as torch wants it."""
+    every = _take_off()
+    lowest = every[:1] if chosen_device() is not None else []
+    _put_on([*lowest, mode, *every[len(lowest) :]])
 
 
 def leave(mode: TorchFunctionMode) -> None:

@@ -111,6 +111,7 @@ IN_MEMORY: Names = {
     "torch": ("_foreach_copy_",),
     "torch.Tensor": (
         "_backward_hooks",
+        "_base",
         "_cdata",
         "_indices",
         "_nnz",

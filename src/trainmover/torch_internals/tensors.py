@@ -150,3 +150,19 @@ def wrapped_in(tensor: Tensor) -> list[Tensor]:
     if hasattr(kind, "to_local") or tensor.data_ptr():
         return []
     return [one for _, one in sorted(vars(tensor).items()) if isinstance(one, Tensor)]
+
+
+def memory_of(tensor: Tensor) -> int:
+    """Where it begins that the tensor lies in, of a DTensor its local part; 0: nobody can tell."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError, ValueError):
+        pass  # As of a sparse one, or of one that wraps another.
+    local = tensor.to_local() if hasattr(tensor, "to_local") else None
+    return 0 if local is None else local.untyped_storage().data_ptr()
+
+
+def base_of(tensor: Tensor) -> Tensor | None:
+    """What it is a view of."""
+    base: Tensor | None = tensor._base
+    return base

@@ -1,12 +1,19 @@
 """What lines before a committed step make of what it has changed stands for nothing behind it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from trainmover.errors import StateMismatch
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modes import entered
 from trainmover.worker.join.newer_state import NewerState
@@ -31,7 +38,7 @@ def run() -> Iterator[Run]:
     run = Run()
     run.newer.begin()
     yield run
-    run.newer.end()
+    run.newer.break_off()
     assert run.newer not in entered()
 
 
@@ -39,7 +46,7 @@ def test_what_is_made_of_a_model_is_unknown_behind_the_step(run: Run) -> None:
     loss = run.model(run.x).square().mean()
     number = loss.item()
     run.newer.step_passed()
-    run.newer.end()
+    run.newer.arrive()
     assert (type(loss), type(number)) == (TensorOfBefore, NumberOfBefore)
     for follows in (lambda: loss * 2, lambda: number + 1, lambda: number > 0, lambda: float(loss)):
         with pytest.raises(StateMismatch, match="lines before its last step"):
@@ -54,7 +61,6 @@ MADE: list[Callable[[Run], Tensor]] = [
     lambda run: torch.add(run.x[0, :2], run.model[0].bias.detach(), out=run.other),
     lambda run: run.x * run.model[0].bias.sum().item(),
     lambda run: _set(run.other, run.model[0].bias.detach()[0]),
-    lambda run: run.model[1].running_mean * 1.0,
 ]
 
 
@@ -66,7 +72,7 @@ def _set(into: Tensor, value: Tensor) -> Tensor:
 @pytest.mark.parametrize("make", MADE)
 def test_so_is_what_is_copied_or_written(run: Run, make: Callable[[Run], Tensor]) -> None:
     made = make(run)
-    run.newer.end()
+    run.newer.arrive()
     assert type(made) is TensorOfBefore
 
 
@@ -76,7 +82,7 @@ def test_what_lines_behind_the_step_make_of_it_is_unknown_too(run: Run) -> None:
     difference = run.model(run.x).sum() - before
     number = 0.9 * before.item() + 0.1
     after = run.model(run.x).sum()
-    run.newer.end()
+    run.newer.arrive()
     assert [type(difference), type(number)] == [TensorOfBefore, NumberOfBefore]
     assert type(after) is Tensor
     assert after.item() == after.item()
@@ -121,7 +127,7 @@ def test_what_is_tracked_lives_on_and_what_looks_at_it_and_its_gradients() -> No
     newer.begin()
     view, gradient = run.model[0].weight.detach(), run.model[0].weight.grad
     run.model(run.x)
-    newer.end()
+    newer.arrive()
     assert [type(view), type(gradient), type(run.model[1].running_mean)] == [Tensor] * 3
     assert type(run.model[0].weight) is nn.Parameter
 
@@ -129,25 +135,104 @@ def test_what_is_tracked_lives_on_and_what_looks_at_it_and_its_gradients() -> No
 def test_nothing_else_is_touched(run: Run) -> None:
     other = run.x.sum() * 2
     assert float(other) == 24.0
-    run.newer.end()
+    run.newer.arrive()
     assert type(other) is Tensor
 
 
 def test_what_is_filled_anew_is_known_again(run: Run) -> None:
     made, later = run.model[0].weight.detach().clone(), run.model[0].bias.detach().clone()
     made.copy_(torch.ones(2, 3))
-    run.newer.end()
+    run.newer.arrive()
     assert [type(made), type(later)] == [Tensor, TensorOfBefore]
     assert later.copy_(torch.ones(2)).sum().item() == 2.0
 
 
 def test_modes_of_the_script_are_left_as_they_are_entered(run: Run) -> None:
-    run.newer.end()
+    run.newer.arrive()
     newer = NewerState(run.tracked)
     with torch.device("meta"):
         newer.begin()
     assert torch.ones(1).device.type == "cpu"
     with torch.device("meta"):
-        newer.end()
+        newer.arrive()
         assert torch.ones(1).device.type == "meta"
     assert torch.ones(1).device.type == "cpu"
+
+
+def test_a_gradient_made_here_is_unknown_and_the_one_that_lies_on_a_parameter_lives_on(
+    run: Run,
+) -> None:
+    run.model(run.x).sum().backward()
+    bias = run.model[0].bias
+    norm = bias.grad.norm()
+    number = norm.item()
+    run.newer.arrive()
+    assert [type(norm), type(number), type(bias.grad)] == [TensorOfBefore, NumberOfBefore, Tensor]
+
+
+def test_what_holds_a_piece_that_was_written_is_unknown(run: Run) -> None:
+    rows, twin = torch.zeros(3, 2), torch.zeros(2)
+    rows[1].copy_(run.model[0].bias.detach())
+    view = twin.view(2)
+    view.add_(run.model[0].bias.detach())
+    assert isinstance((rows * 2).sum().item(), NumberOfBefore)
+    run.newer.arrive()
+    assert [type(rows), type(twin)] == [TensorOfBefore] * 2
+
+
+def test_what_the_script_has_caught_is_raised_where_it_arrives(run: Run) -> None:
+    with suppress(StateMismatch):
+        bool(run.model(run.x).sum() > 0)
+    with pytest.raises(StateMismatch):
+        run.newer.arrive()
+
+
+def test_a_compiled_model_is_left_alone(run: Run) -> None:
+    compiled = torch.compile(run.model, backend="eager", fullgraph=True)
+    assert compiled(run.x).shape == (4, 2)
+
+
+def test_functions_that_hand_on_by_name_are_followed(run: Run) -> None:
+    filled = torch.nn.init.normal_(tensor=run.model[0].weight.detach().clone())
+    run.newer.arrive()
+    assert type(filled) is Tensor
+
+
+def test_buffers_that_go_with_the_record_are_as_they_were(run: Run) -> None:
+    assert float(run.model[1].num_batches_tracked + 1) == 1.0
+
+
+def test_large_state_of_other_objects_is_newer_too() -> None:
+    run = Run()
+    average = SimpleNamespace(shadow=torch.ones(100_000))
+    run.tracked.add("average", Attributes(average, ("shadow",)))
+    run.tracked.small_states()
+    newer = NewerState(run.tracked)
+    newer.begin()
+    number = average.shadow.sum().item()
+    newer.break_off()
+    assert isinstance(number, NumberOfBefore)
+
+
+def test_a_default_device_may_be_set_meanwhile(run: Run) -> None:
+    torch.set_default_device("cpu")
+    torch.set_default_device(None)
+    assert run.newer in entered()
+
+
+def test_a_sharded_model_is_followed(tmp_path: Path) -> None:
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(str(tmp_path / "s"), 1), rank=0, world_size=1
+    )
+    try:
+        model = nn.Linear(2, 2)
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        tracked = Tracked()
+        tracked.add("model", model)
+        newer = NewerState(tracked)
+        newer.begin()
+        made = model.weight.to_local() * 2  # type: ignore[operator]
+        newer.arrive()
+        assert type(made) is TensorOfBefore
+    finally:
+        dist.destroy_process_group()

@@ -79,7 +79,7 @@ class Joiner:
         """The script has ended."""
         self.shadow.end()
         if self.takeover.journey is not None:
-            self.takeover.journey.end()
+            self.takeover.journey.break_off()
 
     # --- what the member knows --------------------------------------------------------------------
 

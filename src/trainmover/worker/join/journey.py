@@ -62,10 +62,15 @@ class Journey:
         self._newer: NewerState | None = None
         self._before_line = 0  # Fetches of the next loop to be resumed, on the way to its line.
 
-    def end(self) -> None:
-        """It has arrived, or is broken off."""
+    def break_off(self) -> None:
+        """It does not arrive."""
         if self._newer is not None:
-            self._newer.end()
+            self._newer.break_off()
+
+    def end(self) -> None:
+        """It has arrived. Raises StateMismatch if the script has gone on with what it must not."""
+        if self._newer is not None:
+            self._newer.arrive()
 
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""

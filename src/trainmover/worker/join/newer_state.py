@@ -6,17 +6,28 @@ left it, and is another number than the rank had. Where it goes into the step, n
 is left of it behind the step stands for nothing, and so does what lines there make of it.
 """
 
+import math
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor, nn, optim
 from torch.overrides import TorchFunctionMode
 
+from trainmover.state.encode import split
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modes import enter_below, leave
-from trainmover.torch_internals.trees import tree_flatten
-from trainmover.worker.join.unknown import FILLS, NumberOfBefore, TensorOfBefore, refuse
+from trainmover.torch_internals.tensors import base_of, memory_of
+from trainmover.torch_internals.trees import tree_flatten, tree_map
+from trainmover.worker.join.unknown import (
+    FILLS,
+    SHOWN,
+    NumberOfBefore,
+    Refused,
+    TensorOfBefore,
+    refuse,
+)
 
 _TELLS = frozenset(
     {"tolist", "numpy", "__array__", "__bool__", "__int__", "__index__", "__float__"}
@@ -25,40 +36,58 @@ _TELLS = frozenset(
 """What gives plain values of a tensor. Nobody could see what becomes of these."""
 
 _PLAIN = (Tensor, nn.Parameter)
+Made = weakref.ref[Tensor]
 
 
 class NewerState(TorchFunctionMode):
-    """Follows what is made of what is tracked, and what is made of that. Main thread only."""
+    """Follows what is made of what is tracked, and what is made of that. Main thread only.
+
+    What no function of torch's is called for is not seen: what a compiled model gives, or one of
+    TorchScript, and how many elements a condition leaves.
+    """
 
     def __init__(self, tracked: Tracked) -> None:
         super().__init__()
-        held = [*_tensors(tracked)]
+        self._tracked = tracked
+        held = [*_newer_in(tracked)]
         self._ids = {id(one) for one in held}
-        self._memory = {*map(_memory_of, held)} - {0}
-        self._made: dict[int, weakref.ref[Tensor]] = {}
+        self._memory = {*map(memory_of, held)} - {0}
+        self._made: dict[int, Made] = {}
+        self._made_in: dict[int, Made] = {}  # By the memory that they lie in.
         self._is_newer = True
 
     def begin(self) -> None:
         """The next step has been made: what is tracked is newer than the lines that follow."""
-        NumberOfBefore.spreads = True
+        NumberOfBefore.spreads, Refused.since = True, False
         enter_below(self)
 
     def step_passed(self) -> None:
         """The lines that follow find what is tracked as they should."""
         self._is_newer = False
 
-    def end(self) -> None:
-        """It has arrived, or is broken off: nothing is to follow from what was made so far."""
+    def break_off(self) -> None:
+        """It does not arrive."""
         leave(self)
         NumberOfBefore.spreads = False
+
+    def arrive(self) -> None:
+        """Nothing is to follow from what was made so far. Raises StateMismatch if something has,
+        and the script has caught what that raised."""
+        self.break_off()
+        if Refused.since:
+            refuse()
+        gradients = {id(one.grad) for one in _parameters(self._tracked)}
         for known in self._made.values():
             made = known()
-            if made is not None and type(made) in _PLAIN and not self._lies_in_state(made):
+            if made is None or type(made) not in _PLAIN or id(made) in gradients:
+                continue
+            if not self._lies_in_state(made):
                 TensorOfBefore.take_place_of(made)
-        self._made.clear()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         given = tree_flatten([args, kwargs])[0]
         untimely = [one for one in given if self._is_untimely(one)]
@@ -66,48 +95,75 @@ class NewerState(TorchFunctionMode):
             return func(*args, **kwargs)
         if name == "item":
             return NumberOfBefore()
-        if name == "__format__":
-            return format(NumberOfBefore(), *args[1:])
+        if name in SHOWN:
+            return SHOWN[name] if name == "__repr__" else format(NumberOfBefore(), *args[1:])
         if name in _TELLS:
             refuse()
+        if any(isinstance(one, NumberOfBefore) for one in untimely):
+            args, kwargs = tree_map(_as_float, (args, kwargs))
         result = func(*args, **kwargs)
-        if getattr(getattr(func, "__self__", None), "__name__", "") == "grad":
+        first = next(iter(args or kwargs.values()))
+        if name in FILLS and all(one is first for one in untimely):
+            self._made.pop(id(first), None)
+            self._made_in.pop(memory_of(first), None)
             return result
-        if name in FILLS and [*map(id, untimely)] == [id(args[0])]:
-            self._made.pop(id(args[0]), None)
-            return result
-        self._note([result, [args[0]] if _writes(name) else [], kwargs.get("out")])
+        self._note([result, [first] if _writes(name) else [], kwargs.get("out")])
         return result
 
     def _note(self, made: Any) -> None:
         for one in tree_flatten(made)[0]:
             if not isinstance(one, Tensor):
                 continue
-            if not self._lies_in_state(one):
-                self._made[id(one)] = weakref.ref(one)
-            elif not self._is_newer:
-                refuse()  # What is tracked is to become what nobody knows.
+            if self._lies_in_state(one):
+                if not self._is_newer:
+                    refuse()  # What is tracked is to become what nobody knows.
+                continue
+            for its in (one, base_of(one)):
+                if its is not None:
+                    self._made[id(its)] = self._made_in[memory_of(its)] = weakref.ref(its)
 
     def _is_untimely(self, one: object) -> bool:
         if not isinstance(one, Tensor):
             return isinstance(one, NumberOfBefore)
         known = self._made.get(id(one))
-        return (known is not None and known() is one) or (
-            self._is_newer and self._lies_in_state(one)
-        )
+        if known is not None and known() is one:
+            return True
+        if self._lies_in_state(one):
+            return self._is_newer
+        memory = memory_of(one)
+        there = self._made_in.get(memory) if memory else None
+        return there is not None and there() is not None
 
-    def _lies_in_state(self, tensor: Any) -> bool:
-        return id(tensor) in self._ids or _memory_of(tensor) in self._memory
+    def _lies_in_state(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._ids or memory_of(tensor) in self._memory
 
 
-def _tensors(tracked: Tracked) -> Iterator[Tensor]:
+def _as_float(one: object) -> object:
+    return math.nan if isinstance(one, NumberOfBefore) else one
+
+
+def _newer_in(tracked: Tracked) -> Iterator[Tensor]:
+    """What travels apart from the record, which is as it was at the fetch."""
+    with_record = {id(one) for _, held in tracked.buffer_states() for one in held.values()}
+    yield from _with_gradients(_parameters(tracked))
+    large = {*tracked.bulk_names()}
+    for name, one in tracked.items():
+        if name not in large:
+            continue
+        if isinstance(one, nn.Module):
+            yield from (its for its in one.buffers() if id(its) not in with_record)
+        elif isinstance(one, optim.Optimizer):
+            states = getattr(one, "state", {}).values()
+            held = [of.values() for of in states if isinstance(of, dict)]
+            yield from (its for values in held for its in values if isinstance(its, Tensor))
+        else:
+            yield from split(one.state_dict())[1]
+
+
+def _parameters(tracked: Tracked) -> Iterator[Tensor]:
     for _, one in tracked.items():
         if isinstance(one, nn.Module):
-            yield from _with_gradients(one.parameters())
-            yield from one.buffers()
-        elif isinstance(one, optim.Optimizer):
-            held = [of.values() for of in one.state.values() if isinstance(of, dict)]
-            yield from (its for values in held for its in values if isinstance(its, Tensor))
+            yield from one.parameters()
 
 
 def _with_gradients(parameters: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -115,13 +171,6 @@ def _with_gradients(parameters: Iterable[Tensor]) -> Iterator[Tensor]:
         yield parameter
         if parameter.grad is not None:
             yield parameter.grad
-
-
-def _memory_of(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except NotImplementedError:  # Sparse ones have several.
-        return 0
 
 
 def _writes(name: str) -> bool:

@@ -6,6 +6,7 @@ known where it was reported; else it is gone. A number in its place, be it NaN, 
 the script keeps, or turn a comparison, and nobody would see it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -27,8 +28,15 @@ _MADE_BEFORE = (
 )
 
 
+class Refused:
+    """What a script may have caught, and gone on. since: the way began that is gone now"""
+
+    since = False
+
+
 def refuse(why: tuple[str, str] = _MADE_BEFORE) -> NoReturn:
     """Something is to follow. Raises StateMismatch."""
+    Refused.since = True
     happened, do = why
     raise StateMismatch(
         happened,
@@ -37,15 +45,24 @@ def refuse(why: tuple[str, str] = _MADE_BEFORE) -> NoReturn:
     )
 
 
-class UnknownNumber(float):
-    """Shown as NaN; to compare it or to calculate with it is an error."""
+class UnknownNumber:
+    """Shown as NaN; to compare it or to calculate with it is an error. It is no float: what is
+    written in C would take that for a number."""
 
     why = _GIVEN
 
-    def __new__(cls) -> "UnknownNumber":
-        return super().__new__(cls, "nan")
+    @classmethod
+    def __torch_function__(cls, *_: Any, **__: Any) -> NoReturn:
+        refuse(cls.why)
 
-    __hash__ = float.__hash__
+    def __repr__(self) -> str:
+        return "nan"
+
+    def __format__(self, spec: str) -> str:
+        try:
+            return format(math.nan, spec)
+        except ValueError:  # Of a whole number, or of a text.
+            return "nan"
 
 
 class NumberOfBefore(UnknownNumber):
@@ -58,7 +75,7 @@ class NumberOfBefore(UnknownNumber):
 
 _OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
 _OF_ONE = ("neg", "pos", "abs")
-_TELL = ("lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "round")
+_TELL = ("lt", "le", "gt", "ge", "eq", "ne", "bool", "float", "int", "index", "round", "hash")
 
 
 def _refuse_number(number: UnknownNumber, *_: object) -> NoReturn:
@@ -112,14 +129,19 @@ class TensorOfBefore(UnknownTensor):
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         unknown = [one for one in args if isinstance(one, cls)]
-        fills = getattr(func, "__name__", "") in FILLS
-        if fills and len(unknown) == 1 and unknown[0] is args[0]:
+        name = getattr(func, "__name__", "")
+        if name in SHOWN:
+            return SHOWN[name]
+        if name in FILLS and len(unknown) == 1 and unknown[0] is args[0]:
             unknown[0].__class__ = unknown[0].was
             return func(*args, **kwargs or {})
         return super().__torch_function__(func, types, args, kwargs)
 
 
-FILLS = frozenset({"copy_", "zero_", "fill_"})
+SHOWN = {"__repr__": "tensor(nan)", "__format__": "nan"}
+FILLS = frozenset(
+    {"copy_", "zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_"}
+)
 """What leaves nothing of what a tensor was."""
 _SHOWS = frozenset(
     {"__get__", "__repr__", "__format__", "__len__", "size", "dim", "numel", "is_floating_point"}
