@@ -20,6 +20,8 @@ from trainmover.launch.run_job import RunHandle, RunOptions, run_job
 from trainmover.launch.store import LOSSES_MAX
 from trainmover.protocol.messages import LogSpec
 
+FORK_SERVER = "trainmover.fork_server"
+
 
 def processes_of_run() -> list[psutil.Process]:
     """Our descendants that live."""
@@ -27,9 +29,11 @@ def processes_of_run() -> list[psutil.Process]:
 
 
 def the_process(*words: str) -> psutil.Process:
-    """The one whose command line has all of these words."""
+    """The one whose command line has all of these words. A server that forks begins with the names
+    of all modules in its own."""
     lines = {process: words_of(process) for process in processes_of_run()}
-    (found,) = [p for p in lines if set(words) <= lines[p]]
+    named = [p for p in lines if set(words) <= lines[p]]
+    (found,) = [p for p in named if FORK_SERVER in words or FORK_SERVER not in lines[p]]
     return found
 
 
