@@ -121,6 +121,7 @@ class Variables:
     of_loops generators that draw for the loops under way
     loaded   modules of which some may be the script's own
     loaders  what is made of the script's own objects and gives the batches of the loops under way
+    samplers of those loops: their numbers go with the places in them
     comparison  of captures
     """
 
@@ -131,12 +132,14 @@ class Variables:
         of_loops: Callable[[], Iterable[object]] = tuple,
         loaded: Callable[[], Iterable[ModuleType]] = all_loaded,
         loaders: Callable[[], Iterable[object]] = tuple,
+        samplers: Callable[[], Iterable[object]] = tuple,
     ) -> None:
         self._tracked = tracked
         self._is_own = is_own
         self._of_loops = of_loops
         self._loaded = loaded
         self._loaders = loaders
+        self._samplers = samplers
         self.comparison = Comparison(self._line_of)
         self._carried: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._own_codes: dict[CodeType, bool] = {}
@@ -477,6 +480,7 @@ class Variables:
                 self._tracked(),
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
+                self._samplers,
                 self._first,
                 self._places,
                 self._overlooked.counting,

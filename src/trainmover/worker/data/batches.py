@@ -56,6 +56,7 @@ from trainmover.worker.data.loader_kinds import (
 )
 from trainmover.worker.data.loader_parts import (
     all_generators,
+    counting,
     loading_generators,
     numbers_of,
     parts,
@@ -369,6 +370,10 @@ class Batches:
         if self._kind is Kind.STATEFUL or not isinstance(self._loader, DataLoader):
             return []
         return [self._loader.dataset, self._loader.collate_fn] if loads_here(self._loader) else []
+
+    def counting(self) -> list[Any]:
+        """Parts of its loader whose numbers go with its place."""
+        return counting(self._loader)
 
     def _look_for_generators(self) -> None:
         """Again after the first batch: a dataset may make its own only when it is first asked."""

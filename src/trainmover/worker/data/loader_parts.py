@@ -185,6 +185,11 @@ def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
 # --- numbers --------------------------------------------------------------------------------------
 
 
+def counting(loader: Any) -> list[Any]:
+    """Those of its parts whose numbers are told by `numbers_of`."""
+    return [part for _, part in _counting(loader)]
+
+
 def numbers_of(loader: Any) -> dict[str, dict[str, Any]]:
     """What samplers, and a loader of the script's own, count in: an epoch, a seed, passes so far.
 

@@ -93,13 +93,14 @@ class Search:
         tracked: Iterable[tuple[str, object]],
         carried: Callable[[object], Collection[str]],
         loaders: Iterable[object],
+        samplers: Callable[[], Iterable[object]],
         first: First,
         places: Places,
         in_place: set[str],
     ) -> None:
         """carried: names of attributes that go with a tracked module or optimizer, by the dict that
-        holds them. loaders: what gives the batches of the loops under way is made of. first: see
-        `Things`. in_place: see `Inside`"""
+        holds them. loaders: what gives the batches of the loops under way is made of. samplers,
+        first: see `Things`. in_place: see `Inside`"""
         self._source = source
         self._is_own_file = is_own_file
         self._modules = modules
@@ -116,7 +117,7 @@ class Search:
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(is_looked_at, source)
-        things = Things(untracked, is_own, looked_at, first, places)
+        things = Things(untracked, is_own, looked_at, first, places, samplers)
         self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
             self._layout, source, is_own_file, is_own, self._tracked, self._loaders, in_place
