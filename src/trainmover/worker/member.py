@@ -118,7 +118,7 @@ class Member:
             lambda: self.loops.generators(),
             of_scripts,
             lambda: self.loops.loading(),
-            lambda: self.loops.counting(),
+            lambda: self.loops.samplers(),
         )
         self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)

@@ -249,6 +249,8 @@ HABITS = [
     equal("loops/drawn_ahead_by_pass"),
     equal("loops/drawn_ahead_in_short_passes"),
     equal("loops/warmed_up_in_each_pass"),
+    equal("loops/passes_by_length", holds=(17, 25)),
+    equal("loops/passes_counted", holds=(12, 25)),
     equal("loops/balanced"),
     refused("loops/nanogpt"),
     equal("loops/nanogpt_range"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from torch.utils.data import DataLoader, DistributedSampler, Sampler
 from vaults import TOKEN, Buddies
 
 from trainmover.comm.meet.listed import Listed, listed_as_bytes
@@ -96,6 +97,71 @@ def test_a_record_of_the_loop_where_the_run_stands_is_compared_with_it(
     [found] = foresight.differences(record(4, [place(0, 4)], later))
     assert (found.name, found.theirs, found.own) == ("count", "1", "0")
     assert batches is not None
+
+
+class Counting(Sampler[int]):
+    """Of the script's own, and seeds each pass by its number."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.seed = 0
+
+    def __len__(self) -> int:
+        return 5
+
+    def __iter__(self) -> Iterator[int]:
+        self.passes += 1
+        return iter(range(self.passes + self.seed, self.passes + self.seed + 5))
+
+
+def in_many_passes(
+    variables: Variables, loops: Loops, sampler: Any, between: Any
+) -> Iterator[bytes]:
+    """Captures of one loop over a loader whose length it asks."""
+    loader = DataLoader(range(40), sampler=sampler)
+    loops.begin(batches := Batches(loader, 3))
+    loops.enter(batches)
+    captures = iter(variables.capture, None)
+    while len(loader):
+        yield next(captures)
+        between()
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+@pytest.mark.parametrize("kind", [DistributedSampler, Counting])
+def test_what_samplers_count_goes_with_the_place_in_their_loop(kind: type, under_way: bool) -> None:
+    """So a standby stands where it can go on from, though the rank is passes further. Of any other
+    sampler nothing puts it."""
+    loops = Loops()
+    variables = Variables(
+        lambda: [],
+        lambda file: file == __file__,
+        samplers=loops.samplers if under_way else tuple,
+    )
+    sampler: Any = kind(range(40), 2, 0) if kind is DistributedSampler else kind()
+
+    def next_pass() -> None:
+        list(sampler) if kind is Counting else sampler.set_epoch(sampler.epoch + 1)
+
+    loop = in_many_passes(variables, loops, sampler, next_pass)
+    own, later = next(loop), next(loop)
+    foresight = Foresight(variables, loops, lambda: own)
+    found = foresight.differences(record(7, [place(0, 7)], later))
+    assert bool(found) is not under_way
+
+
+def test_what_the_script_stores_in_its_sampler_itself_is_seen() -> None:
+    loops, sampler = Loops(), Counting()
+    variables = Variables(lambda: [], lambda file: file == __file__, samplers=loops.samplers)
+
+    def stores() -> None:
+        sampler.seed += 1
+
+    loop = in_many_passes(variables, loops, sampler, stores)
+    own, later = next(loop), next(loop)
+    foresight = Foresight(variables, loops, lambda: own)
+    found = foresight.differences(record(7, [place(0, 7)], later))
+    assert ("sampler.seed", "1", "0") in [(one.name, one.theirs, one.own) for one in found]
 
 
 def test_two_records_of_one_pass_show_what_changes(variables: Variables) -> None:

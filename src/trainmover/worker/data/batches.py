@@ -371,7 +371,7 @@ class Batches:
             return []
         return [self._loader.dataset, self._loader.collate_fn] if loads_here(self._loader) else []
 
-    def counting(self) -> list[Any]:
+    def samplers(self) -> list[Any]:
         """Parts of its loader whose numbers go with its place."""
         return counting(self._loader)
 

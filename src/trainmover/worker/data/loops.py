@@ -155,13 +155,13 @@ class Loops:
             if batches is not None and not loop.ended:
                 yield from batches.loading()
 
-    def counting(self) -> Iterator[object]:
+    def samplers(self) -> Iterator[object]:
         """Their samplers: in which epoch those are, and how often they were gone over, goes with
         the places, and is otherwise where a run stands only until it takes a rank."""
         for loop in self._in:
             batches = loop.batches()
             if batches is not None:
-                yield from batches.counting()
+                yield from batches.samplers()
 
     def is_main_or(self, drawn: Callable[[list[int]], bool]) -> bool:
         """Whether the loop that fetches is the main one, or its path is one that is `drawn`."""

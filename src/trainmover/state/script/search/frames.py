@@ -120,7 +120,14 @@ class Search:
         things = Things(untracked, is_own, looked_at, first, places, samplers)
         self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
-            self._layout, source, is_own_file, is_own, self._tracked, self._loaders, in_place
+            self._layout,
+            source,
+            is_own_file,
+            is_own,
+            self._tracked,
+            self._loaders,
+            samplers(),
+            in_place,
         )
         self._inside.know(modules)
 

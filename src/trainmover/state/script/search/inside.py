@@ -78,7 +78,7 @@ from trainmover.state.script.things.libraries import (
     stored_in,
 )
 from trainmover.state.script.things.readers import BOUND, C_DATA, CACHE, results_of
-from trainmover.state.script.things.things import is_closed
+from trainmover.state.script.things.things import NUMBERS, is_closed
 from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import PLAIN, is_secret
 from trainmover.torch_internals.modules import OF_MODULES, TABLES, hooks_of, parts_of, tensors_of
@@ -116,9 +116,11 @@ class Inside:
         is_own: OwnTypes,
         tracked: list[tuple[str, object]],
         loaders: list[object],
+        samplers: Iterable[object],
         in_place: set[str],
     ) -> None:
         """loaders: what gives the batches of the loops under way is made of
+        samplers: of those loops
         in_place: keys of what has changed though nothing was stored to it, or may have
         """
         self._layout = layout
@@ -128,6 +130,7 @@ class Inside:
         self.counting = Counting(source, layout.things, is_own)
         self._tracked = tracked
         self._loaders = loaders
+        self._in_samplers = {id(held_by(one)) for one in samplers}
         self._in_place = in_place
         self._of_several, self._globals = set[str](), set[int]()
         self._by_hooks = {
@@ -670,7 +673,7 @@ class Inside:
         file, function, first = self.at
         key = self._one_of(f"{file}\x1f{function}\x1f{first}\x1f{path}", owner, name)
         by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
-        if by_hooks or self._goes_with_state(value):
+        if by_hooks or self._goes_with_state(value) or self._goes_with_place(owner, name, value):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         target = name in self._source.targets
@@ -691,6 +694,11 @@ class Inside:
         """Whether it is a container that is tracked: its entries are in its state. Of all else that
         is tracked which one it is says all."""
         return issubclass(type(value), CONTAINERS) and any(value is one for _, one in self._tracked)
+
+    def _goes_with_place(self, owner: object, name: object, value: object) -> bool:
+        """Whether a sampler of a loop under way counts in it: a pass begins with what it was."""
+        counts = id(owner) in self._in_samplers and isinstance(value, NUMBERS)
+        return counts and name not in self._source.by_others
 
     def outside(self, slot: Slot) -> None:
         if self.slots_left:

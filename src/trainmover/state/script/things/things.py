@@ -82,7 +82,7 @@ _MEMORY = (Tensor, numpy.ndarray)
 TOLD = (PurePath, Decimal, Fraction, date, time, timedelta, UUID)
 """Of Python's own library: what their text says is all that they are."""
 _DATA = (*TOLD, Enum, numpy.number, numpy.bool_, range, slice, bytearray)
-_NUMBERS = (bool, int, float, numpy.number)
+NUMBERS = (bool, int, float, numpy.number)
 _NESTED_MAX = 3
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
 
@@ -171,7 +171,7 @@ class Things:
             [name, inside(one)]
             for name, one in sorted(held_by(value).items(), key=_key)
             if name[:1] != "_"
-            and not (is_generator(one) or one is None or (counts and isinstance(one, _NUMBERS)))
+            and not (is_generator(one) or one is None or (counts and isinstance(one, NUMBERS)))
         ]
 
     def _which(self, value: object) -> str:
