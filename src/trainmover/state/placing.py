@@ -19,6 +19,7 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.encode import Hole
 from trainmover.state.items import HasState
+from trainmover.state.kinds.attributes import filled
 
 _AS_TORCH = {"state", "param_groups"}
 """What torch's own optimizers have in their state; one around another may have what it likes."""
@@ -178,7 +179,7 @@ def _update(own: dict[Any, Any], given: Mapping[Any, Any]) -> None:
     for key, entry in given.items():
         if isinstance(entry, dict) and isinstance(own.get(key), dict):
             _update(own[key], entry)
-        elif not isinstance(entry, Tensor):
+        elif not isinstance(entry, Tensor) and not filled(own.get(key), entry):
             own[key] = entry
 
 

@@ -120,6 +120,7 @@ HABITS = [
     equal("early/momentum"),
     equal("early/restarted"),
     equal("early/cleared"),
+    equal("updates/betas_in_common"),
     equal("updates/scaler"),
     equal("updates/own_scaler"),
     refused("updates/preconditioned"),

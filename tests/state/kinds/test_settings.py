@@ -164,3 +164,36 @@ def test_tensors_in_a_tuple_that_change_in_place_are_seen() -> None:
     assert settings.encoded() == before
     rates.add_(1.0)
     assert settings.encoded() != before
+
+
+def two_groups() -> torch.optim.Optimizer:
+    first, second = nn.Linear(3, 1).parameters()
+    return torch.optim.AdamW([{"params": [first]}, {"params": [second]}])
+
+
+def betas_of(optimizer: torch.optim.Optimizer) -> list[list[float]]:
+    return [group["betas"] for group in optimizer.param_groups]
+
+
+def set_betas(optimizer: torch.optim.Optimizer, *, one: bool, value: float) -> list[float]:
+    betas = [value, 0.99]
+    for group in optimizer.param_groups:
+        group["betas"] = betas if one else [*betas]
+    return betas
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_list_that_is_one_for_all_groups_is_one_where_they_are_set_so(
+    own: bool, theirs: bool
+) -> None:
+    source, joiner = two_groups(), two_groups()
+    set_betas(source, one=theirs, value=0.8)
+    betas_of(source)[1][1] = 0.5
+    betas = set_betas(joiner, one=own, value=0.9)
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    assert betas_of(joiner) == betas_of(source)
+    first, second = betas_of(joiner)
+    assert (first is second) is theirs
+    if own and theirs:
+        assert betas is first  # The script's own goes on to be what the groups have.

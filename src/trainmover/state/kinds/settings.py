@@ -3,10 +3,13 @@
 They are in the state_dict() of most optimizers, which comes from another rank. But that one may be
 in its next step already, and a script sets a rate between the fetch of a batch and its step: so
 what they were at the fetch goes with the rank's own record.
+
+A list of betas may be one for all groups, and the script's own besides: `betas[0] *= 0.99` changes
+them together. So a list that is here is filled, as a tensor is, and which of them are one is told.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,9 +20,11 @@ from torch import Tensor
 from trainmover.asked import Held, are, held_in
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
+from trainmover.state.kinds.attributes import filled
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _LISTS = frozenset({tuple, list, deque, set, frozenset})
+_CHANGE = (list, deque, set, dict, Tensor, numpy.ndarray)
 
 
 class Settings:
@@ -45,8 +50,10 @@ class Settings:
         return self._encoded
 
     def state_dict(self) -> dict[str, Any]:
-        """Live values."""
-        return {"groups": [_settings(group) for group in self.optimizer.param_groups]}
+        """Live values, and the places of those that are one object."""
+        groups = [_settings(group) for group in self.optimizer.param_groups]
+        one = _that_are_one(groups)
+        return {"groups": groups, "one": one} if one else {"groups": groups}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Set them. On its way to a later step a rank may have groups already that it had not
@@ -59,12 +66,15 @@ class Settings:
                 means="This process cannot take the rank: it built something else.",
                 do="A script must build the same objects for a rank wherever it runs.",
             )
+        here, there = _that_are_one(map(_settings, groups[: len(given)])), state.get("one", [])
         for group, settings in zip(groups, given, strict=False):
             for name, value in settings.items():
-                if isinstance(value, Tensor) and isinstance(group.get(name), Tensor):
-                    group[name].copy_(value)  # Graphs and compiled code know it by its place.
-                else:
+                may_be_filled = isinstance(value, Tensor) or here == there
+                if not (may_be_filled and filled(group.get(name), value)):
                     group[name] = value
+        for (first, name), *others in there:
+            for number, other in others:
+                groups[number][other] = groups[first][name]
 
     @contextmanager
     def shown_as(self, state: dict[str, Any]) -> Iterator[None]:
@@ -81,6 +91,16 @@ class Settings:
             for group, old in zip(groups, before, strict=True):
                 group.clear()
                 group.update(old)
+
+
+def _that_are_one(groups: Iterable[dict[str, Any]]) -> list[list[list[Any]]]:
+    """Places, of group and name, of each object that has several and can change in place."""
+    places: dict[int, list[list[Any]]] = {}
+    for number, group in enumerate(groups):
+        for name, value in group.items():
+            if isinstance(value, _CHANGE):
+                places.setdefault(id(value), []).append([number, name])
+    return [its for its in places.values() if len(its) > 1]
 
 
 def _beside(own: object, value: object) -> object:

@@ -19,6 +19,7 @@ from trainmover.state.arrangement import (
     check,
     hides_trained,
     not_shown,
+    share_again,
 )
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
@@ -183,6 +184,7 @@ class Takeover:
         )
         member.tracked.load_small(small)
         theirs = Arrangement(*taken.header["arranged"])
+        share_again(member.tracked.items(), theirs)
         check(theirs, member.tracked.arrangement(), self._arranged)
         member.deposit.stand_beside(taken.header, small)
         ends = order.closing or member.over
