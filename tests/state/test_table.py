@@ -69,6 +69,7 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
 ELSEWHERE = {
     "hooks": "kinds/test_hooks.py",
     "settings": "kinds/test_settings.py",
+    "stages": "kinds/test_stages.py",
     "unsharded": "kinds/test_unsharded.py",
 }
 

@@ -80,6 +80,7 @@ PARTS = {
     "attributes": _small(),
     "hooks": _small(),
     "settings": _small(),
+    "stages": _small(),
     "gradients": _small(Cell(Do.KEEP, "state/kinds/gradients.py")),
     "unsharded": _small(Cell(Do.KEEP, "worker/step/before.py")),
 }
@@ -97,7 +98,6 @@ TABLE: dict[str, dict[Moment, Cell]] = {
     "small objects": _small(),
     "tracked generators": _small(),
     "global generators": _small(compare=Cell(Do.REBUILD, "state/rng.py")),
-    "scalers": _small(compare=Cell(Do.REBUILD, "worker/step/before.py")),
     "place in the data": _small(
         retry=Cell(Do.REBUILD, "worker/data/draws.py"),
         compare=Cell(Do.HASH, "worker/data/trail.py"),

@@ -109,7 +109,7 @@ class Tracked:
         self._grouped.pop(name, None)
         if isinstance(obj, torch.optim.Optimizer):
             self._grouped[name] = Grouped(obj, self._named_parameters)
-        found = parts_of(name, obj, self._stored, self._consumers)
+        found = parts_of(name, obj, self._stored, self._consumers, lambda: self.optimizers)
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
         self._look()

@@ -121,6 +121,7 @@ HABITS = [
     equal("early/restarted"),
     equal("early/cleared"),
     equal("updates/betas_in_common"),
+    equal("updates/unscaled_before"),
     equal("updates/scaler"),
     equal("updates/own_scaler"),
     refused("updates/preconditioned"),

@@ -1,8 +1,9 @@
 """What lies beside a tracked object: an item for each kind that it has something of."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from trainmover.state.items import HasState, Item
@@ -12,18 +13,26 @@ from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.hooks import Hooks
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
+from trainmover.state.kinds.stages import Stages
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
 
 
 def parts_of(
-    name: str, obj: HasState, stored: Stored | None, consumers: Callable[[], set[int]]
+    name: str,
+    obj: HasState,
+    stored: Stored | None,
+    consumers: Callable[[], set[int]],
+    optimizers: Callable[[], Sequence[Optimizer]],
 ) -> Iterator[Item]:
     """Of the object that is tracked as `name`.
 
     stored     which attributes the script changes; None: nobody knows
     consumers  parameters, by id, that some optimizer will update
+    optimizers that are tracked
     """
+    if isinstance(obj, GradScaler):
+        yield _item(name, "stages", Stages(obj, optimizers))
     if isinstance(obj, Optimizer):
         yield _item(name, "settings", Settings(obj))
     if stored is not None and isinstance(obj, nn.Module | Optimizer):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
-from torch.amp.grad_scaler import GradScaler
 
 from trainmover.asked import are, held_in
 from trainmover.state import moments, rng, tensor_bytes
@@ -33,7 +32,6 @@ from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, sam
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modules import buffers_of
-from trainmover.torch_internals.optimizers import stages_of
 from trainmover.torch_internals.tensors import version_of
 from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.step.copies import MEMORY, Copies
@@ -211,8 +209,6 @@ class Before:
     unsharded  gradients that FSDP2 keeps to itself
     layers     how many modules had been given by then, and which are tracked: a layer that is made
                when it is first needed is made once
-    scalers    what each GradScaler knows of its optimizers (unscaled, stepped): not in its
-               state_dict(), and left half way by a step that ended at its gate
     """
 
     rng_state: bytes
@@ -220,7 +216,6 @@ class Before:
     settings: Copies
     buffers: BuffersCopy
     unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
-    scalers: list[tuple[GradScaler, dict[int, dict[str, Any]]]]
     arguments: tuple[Any, Any]
     uncopied: list[tuple[Tensor, int]]
     kept: Copies
@@ -260,7 +255,6 @@ class Before:
             _settings(tracked),
             (buffers or Buffers(tracked)).copy(),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
-            _scalers(tracked),
             _cloned((args, kwargs), uncopied, kept, moving),
             uncopied,
             kept,
@@ -308,9 +302,6 @@ class Before:
         for part, state, values in self.unsharded:
             part.load_state_dict(state)
             part.set_values({name: value.clone() for name, value in values.items()})
-        for scaler, states in self.scalers:
-            stages_of(scaler).clear()
-            stages_of(scaler).update(_copied(states))
         args, kwargs = _cloned(self.arguments, [], Copies(), Moving(Things()))
         return args, kwargs
 
@@ -400,18 +391,6 @@ def _settings(tracked: Tracked) -> Copies:
 
 def _clones(part: Unsharded) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in part.values().items()}
-
-
-def _scalers(tracked: Tracked) -> list[tuple[GradScaler, dict[int, dict[str, Any]]]]:
-    return [
-        (scaler, _copied(stages_of(scaler)))
-        for _, scaler in tracked.items()
-        if isinstance(scaler, GradScaler)
-    ]
-
-
-def _copied(states: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    return {optimizer: dict(state) for optimizer, state in states.items()}
 
 
 def _cloned(
