@@ -25,6 +25,7 @@ import xxhash
 from trainmover.asked import Pieces
 from trainmover.errors import ProtocolError
 from trainmover.protocol.malformed import MALFORMED
+from trainmover.state import encode
 from trainmover.torch_internals import generators
 from trainmover.torch_internals.tensors import numpy_of
 
@@ -33,12 +34,17 @@ _MT19937 = "MT19937"
 _WITH_CUDA = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
 
 
+_OfNumpy = tuple[bytes, int, float] | bytes
+"""Words and place, has_gauss, gauss; where a script has put another generator behind numpy's
+functions, the state of that one."""
+
+
 class _Generators(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     torch_cpu: bytes
     cuda: list[bytes]  # of the rank's own device; empty while CUDA is not initialised
     python: bytes
     python_gauss: float | None
-    numpy: tuple[bytes, int, float] | None  # words and place, has_gauss, gauss
+    numpy: _OfNumpy | None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -93,6 +99,7 @@ def seed_as(job_seed: int, rank: int) -> None:
     torch.default_generator.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
     numpy = _numpy()
     if numpy is not None:
+        _draw_from(_MT19937)
         numpy.random.seed([seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)])
 
 
@@ -117,7 +124,7 @@ def restore(data: bytes) -> None:
         random.setstate((3, words, state.python_gauss))
         torch.set_rng_state(_tensor(state.torch_cpu))
         _restore_numpy(state.numpy)
-    except (*MALFORMED, ValueError, TypeError, RuntimeError, struct.error) as error:
+    except (*MALFORMED, ValueError, TypeError, RuntimeError, LookupError, struct.error) as error:
         raise ProtocolError(
             f"Bytes that should hold RNG states do not: {error}",
             means="The generators may be half restored: this process must not train on.",
@@ -151,7 +158,7 @@ def _capture_cuda() -> list[bytes]:
     return [torch.cuda.get_rng_state(torch.cuda.current_device()).numpy().tobytes()]
 
 
-_Parts = tuple[bytes, bytes, float | None, tuple[bytes, int, float] | None]
+_Parts = tuple[bytes, bytes, float | None, _OfNumpy | None]
 """Of torch's generator on the CPU, Python's (words, gauss) and numpy's."""
 _Place = tuple[int, int]
 """Address and size of memory."""
@@ -274,7 +281,7 @@ def _words_of_numpy(state: Any, generator: Any) -> list[_Place] | None:
 _numpy_known: _Numpy | None = None
 
 
-def _capture_numpy() -> tuple[bytes, int, float] | None:
+def _capture_numpy() -> _OfNumpy | None:
     global _numpy_known
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
@@ -288,7 +295,7 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
         return known.captured
     state = numpy.random.get_state(legacy=False)
     if state["bit_generator"] != _MT19937:
-        return None  # Replaced by the script with a generator of its own choice: its to track.
+        return encode.encode(state)
     words = state["state"]["key"].astype("<u4", copy=False).tobytes()
     place = struct.pack("<I", state["state"]["pos"])
     known.seen = now
@@ -296,12 +303,32 @@ def _capture_numpy() -> tuple[bytes, int, float] | None:
     return known.captured
 
 
-def _restore_numpy(state: tuple[bytes, int, float] | None) -> None:
+def _restore_numpy(state: _OfNumpy | None) -> None:
     if state is None:
         return
     import numpy
 
+    if isinstance(state, bytes):
+        other = encode.decode(state)
+        _draw_from(other["bit_generator"])
+        numpy.random.set_state(other)
+        return
+    _draw_from(_MT19937)
     data, has_gauss, gauss = state
     words = _WORDS.unpack(data)
     key = numpy.array(words[:-1], dtype=numpy.uint32)
     numpy.random.set_state((_MT19937, key, words[-1], has_gauss, gauss))
+
+
+def _draw_from(kind: str) -> None:
+    """Let numpy's functions draw from a generator of this kind. Raises ValueError: there is none.
+
+    kind: the name of a class of numpy's
+    """
+    numpy: Any = sys.modules["numpy"]
+    if type(numpy.random.mtrand._rand._bit_generator).__name__ == kind:
+        return
+    make = getattr(numpy.random, kind, None)
+    if not (isinstance(make, type) and issubclass(make, numpy.random.BitGenerator)):
+        raise ValueError(f"numpy has no generator {kind!r}")
+    numpy.random.set_bit_generator(make(0))
