@@ -241,6 +241,54 @@ OTHERS = {
                 step(x * draw.count)
         main()
         """,
+    "a function that numpy calls": """
+        import ctypes, numpy
+        def averaged():
+            last = [0.0]
+            def smooth(value):
+                last[0] = 0.9 * last[0] + value
+                return last[0]
+            return smooth
+        def main():
+            smooth = averaged()
+            draw = numpy.frompyfunc(smooth, 1, 1)
+            del smooth
+            for x, y in job.batches(DATA):
+                step(x * draw(1.0))
+        main()
+        """,
+    "a key that compares": """
+        import ctypes, numpy
+        def averaged():
+            last = [0.0]
+            def smooth(value):
+                last[0] = 0.9 * last[0] + value
+                return last[0]
+            return smooth
+        def main():
+            smooth = averaged()
+            draw = functools.cmp_to_key(lambda one, other, smooth=smooth: smooth(one - other))
+            del smooth
+            for x, y in job.batches(DATA):
+                step(x * sorted([1.0, 2.0], key=draw)[0])
+        main()
+        """,
+    "a function that C calls": """
+        import ctypes, numpy
+        def averaged():
+            last = [0.0]
+            def smooth(value):
+                last[0] = 0.9 * last[0] + value
+                return last[0]
+            return smooth
+        def main():
+            smooth = averaged()
+            draw = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(smooth)
+            del smooth
+            for x, y in job.batches(DATA):
+                step(x * draw(1.0))
+        main()
+        """,
     "a hook of a parameter": """
         class Damped(Meter):
             def __call__(self, gradient):

@@ -65,7 +65,7 @@ from trainmover.state.script.search.layout import (
     value_of,
 )
 from trainmover.state.script.things.crowds import Crowd
-from trainmover.state.script.things.held import held_by, slots_in, slots_of
+from trainmover.state.script.things.held import called_by, held_by, slots_in, slots_of
 from trainmover.state.script.things.libraries import (
     OwnTypes,
     clocks_in,
@@ -205,7 +205,9 @@ class Inside:
             return True
         if self.is_own(kind) or issubclass(kind, type) or self.counting.is_moving(value):
             return True
-        return bool(held_by(value)) or self._may_count(kind) or self._may_get(kind)
+        if held_by(value) or self._may_count(kind) or self._may_get(kind):
+            return True
+        return bool(called_by(value))
 
     def _may_count(self, kind: type) -> bool:
         """Whether an object of that kind is a library's, and may keep how it was used."""
@@ -227,7 +229,7 @@ class Inside:
             return True
         if GeneratorType in {*map(type, held_by(value).values())}:
             return True
-        return bool(self._counted_by(kind))
+        return bool(self._counted_by(kind) or called_by(value))
 
     def go_into(
         self, value: object, path: str, depth: int, grown: frozenset[str] | None = None
@@ -300,6 +302,8 @@ class Inside:
             self._tensor(value, path, depth)  # type: ignore[arg-type]
         else:
             self._object_of_others(value, path, depth, grown)
+            for function in called_by(value):
+                self.go_into(function, path, depth + 1)
 
     def _entries(self, container: Any, path: str, depth: int, grown: frozenset[str] | None) -> None:
         if len(container) > SMALL:

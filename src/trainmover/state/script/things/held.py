@@ -2,6 +2,7 @@
 function closes over, what a frame has in its locals."""
 
 import functools
+import gc
 import sys
 import threading
 from contextlib import suppress
@@ -65,6 +66,15 @@ def closed_over(function: FunctionType) -> dict[str, Any]:
         with suppress(ValueError):
             found[name] = cell.cell_contents
     return found
+
+
+def called_by(value: object) -> list[FunctionType]:
+    """Functions that an object written in C keeps and shows nowhere: `numpy.frompyfunc(f, 1, 1)`,
+    `functools.cmp_to_key(f)`, what ctypes gives C to call. What iterates is told otherwise."""
+    kind: Any = type(value)
+    if not gc.is_tracked(value) or hasattr(kind, "__next__") or held_by(value):
+        return []
+    return [one for one in gc.get_referents(value) if type(one) is FunctionType]
 
 
 def has_attributes(kind: type) -> bool:
