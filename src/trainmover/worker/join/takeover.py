@@ -186,7 +186,7 @@ class Takeover:
         theirs = Arrangement(*taken.header["arranged"])
         share_again(member.tracked.items(), theirs)
         check(theirs, member.tracked.arrangement(), self._arranged)
-        member.deposit.stand_beside(taken.header, small)
+        member.deposit.stand_beside(taken.header, small, way.record)
         ends = order.closing or member.over
         refusal = self.shadow.refusal
         if not ends and way.onward is not None:

@@ -239,8 +239,10 @@ class Way:
 
         What such lines have changed before, alike on all ranks, they change alike: then the
         source's is right, also where they read what the step has left in variables, which is gone.
-        What they change for the first time may be each rank's own. Raises StateMismatch if it is
-        another here than there: nobody knows which of them the lost rank's would be.
+        Alike is what has been so at every fetch until now (`courses`): a meter of each rank's own
+        losses is nothing on all of them where a pass begins. What they change for the first time
+        may be each rank's own. Raises StateMismatch if it is another here than there: nobody knows
+        which of them the lost rank's would be.
 
         own     what the joiner's objects have come to
         source  of the source: `gate_small`, `return_small` and, now, `small`; what it has changed
@@ -254,7 +256,13 @@ class Way:
             self._check_behind(source, then.small)
         theirs_then = source["return_small" if self.record.returned else "gate_small"]
         now = source["small"]
-        alike = {name for name in own if theirs_then.get(name) == then.small.get(name)}
+        courses, behind = self.record.courses, source["behind"]
+        alike = {
+            name
+            for name in own
+            if theirs_then.get(name) == then.small.get(name)
+            and (name in behind or source["courses"].get(name) == courses.get(name))
+        }
         theirs = alike & {*source["behind"]} if drew else alike
         if not asked:
             self._check_between(theirs - {*source["behind"]}, own, source)

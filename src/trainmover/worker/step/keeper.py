@@ -109,6 +109,7 @@ class RankRecord:
     given: list[Given] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     begun: Begun | None = None
+    courses: dict[str, int] = field(default_factory=dict)
     places: bytes = field(default=b"", compare=False)
 
     def but(self, **others: Any) -> "RankRecord":
@@ -125,7 +126,7 @@ class RankRecord:
         sample = None if self.sample is None else list(self.sample)
         given = [[one.step, one.values, one.result, one.small] for one in self.given]
         begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
-        behind = [self.returned, self.unproved, given, self.inputs, begun]
+        behind = [self.returned, self.unproved, given, self.inputs, begun, self.courses]
         further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
@@ -146,6 +147,7 @@ class RankRecord:
                 given,
                 inputs,
                 begun,
+                courses,
             ) = further
             for row in rows:
                 row_of(row)
@@ -174,6 +176,7 @@ class RankRecord:
                 [_given_of(*one) for one in given],
                 [*map(int, inputs)],
                 None if begun is None else _begun_of(later or begin, *begun),
+                {str(name): int(course) for name, course in courses.items()},
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
