@@ -58,7 +58,7 @@ def main() -> None:
     job.track(model=model, optimizer=optimizer, progress=progress)
     asked_to_end = torch.zeros(())
     tried = 0
-    norms = deque([1.0] * 300, maxlen=1000)  # Too many to be put as the rank has them.
+    norms = deque([1.0] * 3000, maxlen=9000)  # Too many to be put as the rank has them.
 
     @job.step
     def train_step(x: torch.Tensor, y: torch.Tensor, scale: float) -> torch.Tensor:

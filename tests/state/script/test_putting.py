@@ -2,7 +2,7 @@
 
 import runpy
 import textwrap
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from trainmover.state.script.putting import closed_in, put, stored, to_put
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.things.libraries import is_of_library, kept_in
-from trainmover.state.script.values import ITEMS_MAX, Fold, entry_of, same
+from trainmover.state.script.values import (
+    COLLECTION_BYTES_MAX,
+    PARTS_MAX,
+    PLAIN_ITEMS_MAX,
+    Fold,
+    entry_of,
+    same,
+)
 
 STOOD, LOST = 0, 2
 """Fetches: the first of the first pass, where the run parks, and that of the third."""
@@ -337,6 +344,13 @@ def test_what_may_show_something_else_is_refused(joined: Callable[..., Joiner], 
         (torch.zeros(2), torch.tensor([1.0, float("nan")])),
         (numpy.zeros(2), numpy.array([1.0, float("nan")])),
         (torch.zeros(()), torch.tensor(2.0)),
+        ([(1, 2.0)], [(1, 2.0), (2, 3.0)]),
+        ([{"loss": 1.0}], [{"loss": 2.0}, {"loss": 3.0, "name": "x"}]),
+        ([[1], [2]], [[1, 2]]),
+        (defaultdict(list, a=[1]), defaultdict(list, a=[1, 2], b=[3])),
+        ({"a": {"b": 1}}, {"a": {"b": 2, "c": 3}}),
+        (Counter("ab"), Counter("abbc")),
+        (OrderedDict(a=[1]), OrderedDict(b=[2], a=[3])),
     ],
 )
 def test_a_collection_stays_the_object_that_others_hold(own: Any, theirs: Any) -> None:
@@ -419,9 +433,11 @@ def test_an_array_that_cannot_be_written_to_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        [1.0] * (ITEMS_MAX + 1),
+        [1.0] * (COLLECTION_BYTES_MAX // 9 + 1),
+        [1] * (PLAIN_ITEMS_MAX + 1),
+        [[1] for _ in range(PARTS_MAX + 1)],
         [torch.zeros(1)],
-        {"a": {"b": 1}},
+        {"a": {"b": {"c": 1}}},
         {torch.float: 1},
         torch.zeros(1, requires_grad=True),
         torch.zeros(1000),

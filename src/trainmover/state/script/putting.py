@@ -16,6 +16,7 @@ library, or of a thread. Where a script keeps such, and it has changed on the wa
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -111,12 +112,17 @@ def _is_filled(own: Any, value: Any) -> bool:
     if isinstance(own, nn.Module) and isinstance(value, dict):
         Attributes(own, kept_in).load_state_dict(value)
         return True
-    if type(own) is dict and type(value) is dict:
-        value = {
-            key: own[key] if key in own and _is_filled(own[key], one) else one
-            for key, one in value.items()
-        }
+    if type(own) is type(value) and isinstance(own, dict):
+        for key, one in value.items():
+            value[key] = _in_place_of(own.get(key), one)
+    elif type(own) is type(value) and isinstance(own, list | deque):
+        for place, (mine, one) in enumerate(zip(own, value, strict=False)):
+            value[place] = _in_place_of(mine, one)
     return filled(own, value)
+
+
+def _in_place_of(own: object, value: object) -> object:
+    return own if _is_filled(own, value) else value
 
 
 def keeps_elsewhere(

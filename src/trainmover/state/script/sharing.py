@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainmover.state.script.comparison import path_of
 from trainmover.state.script.search.layout import SAME, Slot
-from trainmover.state.script.values import PLAIN, Entry, could_be_read, handle_entry
+from trainmover.state.script.values import PARTS_MAX, PLAIN, Entry, could_be_read, handle_entry
 
 SHARED = frozenset(
     {list, dict, set, deque, bytearray, OrderedDict, defaultdict, Counter, Tensor, numpy.ndarray}
@@ -22,7 +22,6 @@ SHARED = frozenset(
 """What may be changed in place by any of its names."""
 _WHOLE: Any = object()
 _LISTS, _DICTS = (list, deque), (dict, OrderedDict, defaultdict)
-_INSIDE_MAX = 64
 
 
 class Sharing:
@@ -41,7 +40,7 @@ class Sharing:
         """What a variable holds, of a kind in SHARED."""
         self._hold(value, slot, _WHOLE)
         is_dict = type(value) in _DICTS
-        if (is_dict or type(value) in _LISTS) and len(value) <= _INSIDE_MAX:
+        if (is_dict or type(value) in _LISTS) and len(value) <= PARTS_MAX:
             parts: list[Any] = could_be_read(lambda: [*(value.values() if is_dict else value)], [])
             if not SHARED.isdisjoint(map(type, parts)):
                 self._note_parts(slot, value, parts, is_dict=is_dict)

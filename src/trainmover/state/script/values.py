@@ -66,9 +66,14 @@ _SECRET = re.compile(r"passw|passphrase|secret|credential|(?:^|_|api|auth)(?:tok
 _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
 _COLLECTIONS = frozenset({list, tuple, set, deque})
+_TABLES = frozenset({dict, OrderedDict, defaultdict, Counter})
+PARTS_MAX = 64
+"""Of what a collection holds, so many objects that may change by other names are looked at."""
 _HOLD_LITTLE = _COLLECTIONS | {dict}
 _encoder = msgspec.msgpack.Encoder()
-CONTENT_BYTES_MAX = 2048
+CONTENT_BYTES_MAX, COLLECTION_BYTES_MAX = 2048, 16 * 1024
+"""Of a content that goes into each record: batches lie in variables too, as tensors, while a
+collection that is so long is the history of a run."""
 T = TypeVar("T")
 Entry = Any
 """A plain value, or [hash, text for people]; HIDDEN in the place of a text. Of what is small and
@@ -138,7 +143,8 @@ def _content_of(value: object, views: Views) -> bytes:
         data = _encoded(value, views)
     except (UnicodeError, UserError):  # A text that is none, or an array of a kind of its own.
         return b""
-    return data if len(data) <= CONTENT_BYTES_MAX else b""
+    is_collection = type(value) in _COLLECTIONS | _TABLES
+    return data if len(data) <= (CONTENT_BYTES_MAX, COLLECTION_BYTES_MAX)[is_collection] else b""
 
 
 def _encoded(value: object, views: Views) -> bytes:
@@ -147,8 +153,7 @@ def _encoded(value: object, views: Views) -> bytes:
     if issubclass(type(value), nn.Module):
         kept = Attributes(value, kept_in) if is_of_library(type(value)) else None  # type: ignore
         return encode(kept.state_dict()) if kept else b""
-    lists = [[*value], *value.values()] if type(value) is dict else [value]
-    return encode(value) if len(lists) <= ITEMS_MAX and all(map(_is_of_natives, lists)) else b""
+    return encode(value) if _is_of_natives(value) or _is_of_small(value) else b""
 
 
 def _tells_all(value: Any, views: Views) -> bool:
@@ -160,11 +165,25 @@ def _tells_all(value: Any, views: Views) -> bool:
     return tells and value.nbytes <= CONTENT_BYTES_MAX and views.shown_by(value) is None
 
 
-def _is_of_natives(value: object) -> bool:
-    if _is_native(type(value)):
+def _is_of_natives(value: Any) -> bool:
+    kind = type(value)
+    if _is_native(kind):
         return True
-    is_small = type(value) in _COLLECTIONS and len(value) <= ITEMS_MAX  # type: ignore[arg-type]
-    return is_small and all(map(_is_native, {*map(type, value)}))  # type: ignore[call-overload]
+    if kind not in _COLLECTIONS | _TABLES or len(value) > PLAIN_ITEMS_MAX:
+        return False
+    held = [*value, *value.values()] if kind in _TABLES else value
+    return all(map(_is_native, {*map(type, held)}))
+
+
+def _is_of_small(value: Any) -> bool:
+    """Whether it holds collections that hold no others: rows, or a list for each name."""
+    kind = type(value)
+    if kind not in _COLLECTIONS | _TABLES or len(value) > PLAIN_ITEMS_MAX:
+        return False
+    parts = [*value.values()] if kind in _TABLES else [*value]
+    may_change = sum(type(one) is not tuple and not _is_native(type(one)) for one in parts)
+    keys = value if kind in _TABLES else ()
+    return may_change <= PARTS_MAX and all(map(_is_of_natives, [[*keys], *parts]))
 
 
 def _is_native(kind: type) -> bool:

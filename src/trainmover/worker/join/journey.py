@@ -15,6 +15,7 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.state import rng
 from trainmover.state.script.comparison import Difference
+from trainmover.state.script.things.libraries import module_of
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.called import NotKnown, called_with
@@ -59,6 +60,8 @@ class Journey:
         self._others: Step | None = None  # That the rank has called with other values.
         self._apart: list[Difference] = []  # From the rank, as that was called.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
+        self._kept: dict[str, bytes] = {}  # Of the script's own, as steps have left it here.
+        self._keeps = False  # A step was passed over in the loop that is passed by.
         self._newer: NewerState | None = None
         self._before_line = 0  # Fetches of the next loop to be resumed, on the way to its line.
 
@@ -75,6 +78,12 @@ class Journey:
     def begin(self) -> None:
         """From here on the script's collectives are answered here."""
         groups.tap = self.silence
+        tracked = self._member.tracked
+        own = {
+            name for name, obj in tracked.items() if not module_of(type(obj)).startswith("torch")
+        }
+        states = tracked.small_states().items()
+        self._kept = {name: state for name, state in states if name in own}
         self._member.made_of.is_open = False
         groups.roster.travel()
         groups.objects.stand_with(self.way.record.objects)
@@ -148,6 +157,7 @@ class Journey:
         if way.in_loops:
             made = Step(member.calls + (way.reached > 0))
             member.calls = way.calls_at_line() if self._before_line else made
+            self._keeps = True
             return made_up(result, self._number)
         self._fetched = 0
         self._stand_behind_next_step()
@@ -210,6 +220,9 @@ class Journey:
             with suppress(StopIteration):  # An empty loader: no round.
                 return self._made_up(batches)
         loop.ended = True
+        if self._keeps:  # What steps count, and lines behind the loop divide by.
+            self._member.tracked.load_small(self._kept)
+            self._keeps = False
         raise StopIteration
 
     def _made_up(self, batches: Batches) -> Any:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
@@ -82,7 +83,7 @@ class Untracked:
         self._with_outer: set[int] = set()
         self._hashes: dict[int, tuple[weakref.ref[Tensor], Mark, bytes]] = {}
         self._found: dict[int, tuple[weakref.ref[Any], bool]] = {}
-        self._kept = weakref.WeakKeyDictionary[nn.Module, list[str]]()
+        self._kept = WeakIdKeyDictionary()  # A module may be hashed by what it holds.
 
     def name_of(self, value: object) -> str:
         """By which a module or another object is tracked, or one that it wraps; "" if it is not."""
