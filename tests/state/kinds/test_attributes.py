@@ -2,12 +2,16 @@
 
 import runpy
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from trainmover.state import encode
+from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 
@@ -107,3 +111,29 @@ def test_without_the_script_nothing_is_known_of_them() -> None:
     tracked = Tracked()
     tracked.add("model", nn.Linear(2, 2))
     assert "model.attributes" not in tracked.small_states()
+
+
+def of_two(first: Any, second: Any) -> tuple[nn.Module, Attributes]:
+    model = nn.Module()
+    model.oldest, model.newest = first, second
+    return model, Attributes(model, lambda _: ("oldest", "newest"))
+
+
+@pytest.mark.parametrize("make", [lambda value: torch.tensor([value]), lambda value: [value]])
+def test_what_is_one_here_and_two_on_the_rank_is_two(make: Callable[[float], Any]) -> None:
+    """As the slots of a running mean, which all begin with one default."""
+    default = make(0.0)
+    here, attributes = of_two(default, default)
+    _, theirs = of_two(make(1.0), make(2.0))
+    attributes.load_state_dict(encode.decode(encode.encode(theirs.state_dict())))
+    assert [float(here.oldest[0]), float(here.newest[0])] == [1.0, 2.0]
+
+
+def test_what_is_one_stays_one_where_a_step_is_run_again() -> None:
+    default = [0.0]
+    here, attributes = of_two(default, default)
+    before = encode.encode(attributes.state_dict())
+    default.append(1.0)
+    attributes.load_state_dict(encode.decode(before))
+    assert here.oldest is here.newest is default
+    assert default == [0.0]

@@ -65,17 +65,26 @@ class Attributes:
         return state | {_GONE: gone} if gone else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Set them; containers that are there get the content, so who holds them sees it too."""
+        """Set them; containers that are there get the content, so who holds them sees it too. Two
+        that are one object stay one where both are to hold the same: each may have begun with one
+        default."""
         parts = {str(number): part for number, part, _ in [*self._parts, *self._compiled]}
         values = dict(state)
         for key in values.pop(_GONE, ()):
             number, _, name = key.partition(".")
             if number in parts and name in vars(parts[number]):
                 object.__delattr__(parts[number], name)
+        done = set[int]()
         for key, value in values.items():
             number, _, name = key.partition(".")
-            if number in parts and not _is_compiled_with(parts[number], name, value):
+            if number not in parts or _is_compiled_with(parts[number], name, value):
+                continue
+            own = vars(parts[number]).get(name, _ABSENT)
+            if own is _ABSENT or type(own) in _PLAIN or id(own) not in done:
                 put_attribute(parts[number], name, value)
+            elif type(own) is not type(value) or not hold_the_same(own, value):
+                setattr(parts[number], name, value)
+            done.add(id(own))
 
 
 def _is_compiled_with(part: Any, name: str, value: object) -> bool:
@@ -113,6 +122,14 @@ def _can_be_sent(value: object) -> bool:
         return fits and not value.requires_grad
     try:
         return len(encode.encode(value)) <= ATTRIBUTE_BYTES_MAX
+    except UserError:
+        return False
+
+
+def hold_the_same(value: object, other: object) -> bool:
+    """Bit for bit; not what cannot be sent."""
+    try:
+        return encode.encode(value) == encode.encode(other)
     except UserError:
         return False
 

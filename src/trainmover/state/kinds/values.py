@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.kinds.attributes import filled
+from trainmover.state.kinds.attributes import filled, hold_the_same
 
 _NEVER_CHANGE = (int, float, str, bytes, bool, complex, type(None))
 
@@ -43,7 +43,7 @@ class Attributes:
         for name, value in state.items():
             own = getattr(self.owner, name)
             is_done = any(_are_one(own, one) for one in done)
-            if not (_hold_the_same(own, value) if is_done else filled(own, value)):
+            if not (hold_the_same(own, value) if is_done else filled(own, value)):
                 setattr(self.owner, name, value)
             done.append(getattr(self.owner, name))
 
@@ -51,12 +51,8 @@ class Attributes:
         """Let these be the object that the first one is, if they hold the same."""
         value = getattr(self.owner, first)
         for name in others:
-            if _hold_the_same(getattr(self.owner, name), value):
+            if hold_the_same(getattr(self.owner, name), value):
                 setattr(self.owner, name, value)
-
-
-def _hold_the_same(value: object, other: object) -> bool:
-    return encode.encode(value) == encode.encode(other)
 
 
 def _are_one(value: object, other: object) -> bool:
