@@ -255,3 +255,12 @@ def test_kept_values_that_are_one_stay_one_where_a_step_is_run_again() -> None:
     kept.load_state_dict({"long": deque([1, 2]), "short": deque([1, 2])})
     assert meter.short is meter.long
     assert [*meter.long] == [1, 2]
+
+
+def test_a_schedule_of_schedules_has_one_list_of_rates_or_two() -> None:
+    """As it has loaded a state or not: none of torch's is filled in place."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    parts = [torch.optim.lr_scheduler.ConstantLR(optimizer) for _ in range(2)]
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, parts, [2])
+    assert schedule._last_lr is parts[0]._last_lr
+    assert arranged(schedule).objects == []

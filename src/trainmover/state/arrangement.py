@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import xxhash
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
@@ -78,10 +79,10 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
         leaves = _leaves(name, obj)
         shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
         for where, leaf in leaves:
-            if type(leaf) in _MUTABLE:
-                containers.add(id(leaf), where, leaf)
-            else:
+            if type(leaf) not in _MUTABLE:
                 memory.add(_address(leaf), where, leaf)
+            elif not isinstance(obj, LRScheduler):  # Those set lists anew, and fill none.
+                containers.add(id(leaf), where, leaf)
         if isinstance(obj, nn.Module):
             held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
             saved = [*_but_unsaved(name, obj, held)]
