@@ -517,11 +517,20 @@ class Inside:
                 self._attributes(part, below, depth)
             else:
                 self.hung_on(part, held_by(part), below, depth)
+                self._beside_layers(part, below, depth)
             self._hooks(part, below, depth)
             for name, tensor in tensors_of(part).items():
                 if tensor is not None:
                     self._tensor(tensor, f"{below}.{name}", depth)
             found += [(f"{below}.{name}", one) for name, one in parts_of(part).items()]
+
+    def _beside_layers(self, part: nn.Module, path: str, depth: int) -> None:
+        """Of a library's module the objects that are no modules, as what allocates ranks to its
+        layers and averages for that: no state_dict() has them."""
+        if is_of_library(type(part)):
+            for name, one in held_by(part).items():
+                if _is_state(type(one)) and not isinstance(one, nn.Module | Tensor):
+                    self.go_into(one, f"{path}.{name}", depth + 1)
 
     def _tensor(self, value: Tensor, path: str, depth: int) -> None:
         """What the script has hung on it, and what it calls as its gradient comes."""
