@@ -12,6 +12,7 @@ from torch import nn
 
 from trainmover.state import encode
 from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.registered import registered
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 
@@ -137,3 +138,22 @@ def test_what_is_one_stays_one_where_a_step_is_run_again() -> None:
     attributes.load_state_dict(encode.decode(before))
     assert here.oldest is here.newest is default
     assert default == [0.0]
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+
+def test_modules_that_a_module_is_given_later_have_theirs_too() -> None:
+    registered.watch()
+    one, other = nn.ModuleList([Counting()]), nn.ModuleList([Counting()])
+    theirs, mine = (
+        Attributes(it, lambda part: {"calls"} & vars(part).keys()) for it in (one, other)
+    )
+    for layers in (one, other):
+        layers.append(Counting())
+    one[1].calls = 3  # type: ignore[assignment]
+    mine.load_state_dict(theirs.state_dict())
+    assert other[1].calls == 3

@@ -363,6 +363,13 @@ def test_a_collection_stays_the_object_that_others_hold(own: Any, theirs: Any) -
     assert type(own) is not dict or own["a"] is inner
 
 
+def test_what_is_one_here_and_was_two_is_stored_anew() -> None:
+    own = [1.0]
+    held = {"all": own, "newest": own}
+    put(Slot("all", held, "all", secret=False), None, own, [1.0, 2.0], is_one=False)
+    assert held == {"all": [1.0, 2.0], "newest": [1.0]}
+
+
 @pytest.mark.parametrize(
     ("own", "theirs"),
     [

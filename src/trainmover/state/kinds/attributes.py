@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import UserError
 from trainmover.state import encode, sets, tensor_bytes
+from trainmover.state.kinds.registered import registered
 from trainmover.torch_internals import modules, scripted
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024
@@ -30,6 +31,12 @@ class Attributes:
     methods."""
 
     def __init__(self, owner: nn.Module | torch.optim.Optimizer, stored: Stored) -> None:
+        self._owner, self._stored = owner, stored
+        self._look()
+
+    def _look(self) -> None:
+        """For its modules, of which there are more where it was given some since."""
+        owner, stored, self._layers = self._owner, self._stored, registered.layers
         parts = list(owner.modules()) if isinstance(owner, nn.Module) else [owner]
         found = [(part, sorted(set(stored(part)) - _OF_TORCH)) for part in parts]
         self._parts = [(number, part, names) for number, (part, names) in enumerate(found) if names]
@@ -46,6 +53,8 @@ class Attributes:
     def state_dict(self) -> dict[str, Any]:
         """By number of the module and name; under "" those that are not set. Raises UserError for
         one of TorchScript's that no record can carry."""
+        if registered.layers != self._layers:
+            self._look()
         state: dict[str, Any] = {}
         gone = []
         for number, part, names in self._parts:
@@ -68,6 +77,8 @@ class Attributes:
         """Set them; containers that are there get the content, so who holds them sees it too. Two
         that are one object stay one where both are to hold the same: each may have begun with one
         default."""
+        if registered.layers != self._layers:
+            self._look()
         parts = {str(number): part for number, part, _ in [*self._parts, *self._compiled]}
         values = dict(state)
         for key in values.pop(_GONE, ()):

@@ -85,12 +85,17 @@ def _value_of(entry: Entry) -> Any:
     return entry if type(entry) in PLAIN else decode(entry[2])
 
 
-def put(slot: Slot, frame: FrameType | None, own: object, value: object) -> None:
+def put(
+    slot: Slot, frame: FrameType | None, own: object, value: object, *, is_one: bool = True
+) -> None:
     """Have this value in it. What others may hold too is filled; else it is stored, as the script
-    would, if there is a name to store to."""
+    would, if there is a name to store to.
+
+    is_one: all variables that hold the same object are to have this value
+    """
     if slot.target or is_there(own, value):
         return  # As of an object whose class has got it meanwhile.
-    if not _is_filled(own, value):
+    if not (is_one and _is_filled(own, value)):
         store_in(slot, frame, value)
 
 

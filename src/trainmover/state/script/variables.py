@@ -654,9 +654,15 @@ class Variables:
         frames = self.frames(sys._getframe(1))
         if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
             return set()
-        for slot, value, frame in self._values_at(frames):
+        values = [*self._values_at(frames)]
+        holders: dict[int, list[str]] = {}
+        for slot, value, _ in values:
+            holders.setdefault(id(value), []).append(slot.key)
+        for slot, value, frame in values:
             if slot.key in wanted:
-                put(slot, frame, value, wanted[slot.key])
+                held_by = holders[id(value)]
+                of_all = {known_of(their[key]) if key in wanted else None for key in held_by}
+                put(slot, frame, value, wanted[slot.key], is_one=len(of_all) == 1)
         return {*wanted}
 
     def put_brief(
