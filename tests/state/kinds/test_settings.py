@@ -197,3 +197,27 @@ def test_a_list_that_is_one_for_all_groups_is_one_where_they_are_set_so(
     assert (first is second) is theirs
     if own and theirs:
         assert betas is first  # The script's own goes on to be what the groups have.
+
+
+def test_a_rate_for_all_groups_that_the_rank_has_put_apart_is_two() -> None:
+    source, joiner = two_groups(), two_groups()
+    rate = torch.tensor(0.3)
+    for group in joiner.param_groups:
+        group["lr"] = rate
+    source.param_groups[0]["lr"], source.param_groups[1]["lr"] = (
+        torch.tensor(0.1),
+        torch.tensor(0.2),
+    )
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    assert [round(group["lr"].item(), 4) for group in joiner.param_groups] == [0.1, 0.2]
+
+
+def test_a_rate_for_all_groups_stays_where_it_lies() -> None:
+    source, joiner = two_groups(), two_groups()
+    rates = [torch.tensor(0.3), torch.tensor(0.1)]
+    for optimizer, rate in zip((joiner, source), rates, strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+    Settings(joiner).load_state_dict(encode.decode(Settings(source).encoded()))
+    assert all(group["lr"] is rates[0] for group in joiner.param_groups)
+    assert rates[0].item() == rates[1].item()

@@ -188,7 +188,7 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
         "proved": [],
         "parted": False,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "return_small": {},
         "drew_behind": False,
         "gate_small": {"scheduler": b"at gate", "sampler": b"other"},
@@ -200,9 +200,9 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
 
 
-@pytest.mark.parametrize("theirs", [{"meter": 5}, {"meter": 7}, {}])
+@pytest.mark.parametrize("theirs", [{5: {"meter": 9}}, {5: {"meter": 7}, 4: {"meter": 9}}, {}])
 def test_what_is_reset_on_all_ranks_is_each_rank_s_own_if_it_has_parted_before(
-    theirs: dict[str, int],
+    theirs: dict[int, dict[str, int]],
 ) -> None:
     """As a meter of losses is, behind the first step of a pass."""
     gate = {"meter": b"nothing yet"}
@@ -219,9 +219,9 @@ def test_what_is_reset_on_all_ranks_is_each_rank_s_own_if_it_has_parted_before(
         "small": {"meter": b"the source's loss"},
     }
     record = way(0, now=gate)
-    record.record.courses = {"meter": 5}
+    record.record.courses = {"meter": 9}
     arrived = record.small_on_arrival({"meter": b"the rank's loss"}, source)
-    alike = theirs == {"meter": 5}
+    alike = theirs == {5: {"meter": 9}}
     assert arrived == {"meter": b"the source's loss" if alike else b"the rank's loss"}
 
 
@@ -233,7 +233,7 @@ def test_what_was_made_with_random_numbers_between_the_steps_is_the_rank_s_own()
         "proved": [],
         "parted": False,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "return_small": {},
         "drew_behind": False,
         "gate_small": gate,
@@ -266,7 +266,7 @@ def test_what_lines_behind_the_step_make_for_the_first_time_may_be_each_rank_s_o
         "proved": [],
         "parted": False,
         "between": between,
-        "courses": {},
+        "courses": {5: {}},
         "drew_behind": False,
         "gate_small": gate,
         "return_small": gate,
@@ -296,7 +296,7 @@ def test_what_each_rank_has_changed_behind_the_gate_for_itself_is_refused() -> N
         "proved": [],
         "parted": False,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "return_small": {},
         "drew_behind": False,
         "gate_small": {"sampler": b"other"},
@@ -314,7 +314,7 @@ def test_what_changed_there_for_the_first_time_is_refused_unless_the_step_had_re
         "proved": [],
         "parted": False,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "drew_behind": True,
         "gate_small": gate,
         "return_small": {"average": b"returned"},
@@ -338,7 +338,7 @@ def test_what_the_rank_alone_has_changed_there_before_is_refused() -> None:
         "proved": [],
         "parted": False,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "return_small": {},
         "drew_behind": False,
         "gate_small": gate,
@@ -360,7 +360,7 @@ def test_where_ranks_had_parted_in_the_step_before_none_is_replaced_in_this_one(
         "proved": ["best"],
         "parted": True,
         "between": [],
-        "courses": {},
+        "courses": {5: {}},
         "return_small": {},
         "drew_behind": False,
         "gate_small": gate,

@@ -37,7 +37,8 @@ class Attributes:
     def _look(self) -> None:
         """For its modules, of which there are more where it was given some since."""
         owner, stored, self._layers = self._owner, self._stored, registered.layers
-        parts = list(owner.modules()) if isinstance(owner, nn.Module) else [owner]
+        self._modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
+        parts: list[Any] = self._modules or [owner]
         found = [(part, sorted(set(stored(part)) - _OF_TORCH)) for part in parts]
         self._parts = [(number, part, names) for number, (part, names) in enumerate(found) if names]
         self._compiled = [
@@ -45,6 +46,12 @@ class Attributes:
             for number, part in enumerate(parts)
             if isinstance(part, nn.Module) and (names := scripted.changed_in(part))
         ]
+
+    def _look_again(self) -> None:
+        """If any of them was given another since."""
+        if registered.given_since(self._layers, self._modules):
+            self._look()
+        self._layers = registered.layers
 
     def __bool__(self) -> bool:
         """Whether there may be any."""
@@ -54,7 +61,7 @@ class Attributes:
         """By number of the module and name; under "" those that are not set. Raises UserError for
         one of TorchScript's that no record can carry."""
         if registered.layers != self._layers:
-            self._look()
+            self._look_again()
         state: dict[str, Any] = {}
         gone = []
         for number, part, names in self._parts:
@@ -78,7 +85,7 @@ class Attributes:
         that are one object stay one where both are to hold the same: each may have begun with one
         default."""
         if registered.layers != self._layers:
-            self._look()
+            self._look_again()
         parts = {str(number): part for number, part, _ in [*self._parts, *self._compiled]}
         values = dict(state)
         for key in values.pop(_GONE, ()):

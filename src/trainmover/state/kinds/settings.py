@@ -67,10 +67,10 @@ class Settings:
                 do="A script must build the same objects for a rank wherever it runs.",
             )
         here, there = _that_are_one(map(_settings, groups[: len(given)])), state.get("one", [])
-        for group, settings in zip(groups, given, strict=False):
+        parted = [place for places in here if places not in there for place in places]
+        for number, (group, settings) in enumerate(zip(groups, given, strict=False)):
             for name, value in settings.items():
-                may_be_filled = isinstance(value, Tensor) or here == there
-                if not (may_be_filled and filled(group.get(name), value)):
+                if [number, name] in parted or not filled(group.get(name), value):
                     group[name] = value
         for (first, name), *others in there:
             for number, other in others:

@@ -67,6 +67,7 @@ _SECRETS = re.compile(r"tokens$|keys$")
 _NUMBERS = frozenset({type(None), bool, int, float})
 _COLLECTIONS = frozenset({list, tuple, set, deque})
 _TABLES = frozenset({dict, OrderedDict, defaultdict, Counter})
+_PLAIN_HOLDERS = _COLLECTIONS | _TABLES
 PARTS_MAX = 64
 """Of what a collection holds, so many objects that may change by other names are looked at."""
 _HOLD_LITTLE = _COLLECTIONS | {dict}
@@ -143,8 +144,8 @@ def _content_of(value: object, views: Views) -> bytes:
         data = _encoded(value, views)
     except (UnicodeError, UserError):  # A text that is none, or an array of a kind of its own.
         return b""
-    is_collection = type(value) in _COLLECTIONS | _TABLES
-    return data if len(data) <= (CONTENT_BYTES_MAX, COLLECTION_BYTES_MAX)[is_collection] else b""
+    limit = COLLECTION_BYTES_MAX if type(value) in _PLAIN_HOLDERS else CONTENT_BYTES_MAX
+    return data if len(data) <= limit else b""
 
 
 def _encoded(value: object, views: Views) -> bytes:
@@ -169,7 +170,7 @@ def _is_of_natives(value: Any) -> bool:
     kind = type(value)
     if _is_native(kind):
         return True
-    if kind not in _COLLECTIONS | _TABLES or len(value) > PLAIN_ITEMS_MAX:
+    if kind not in _PLAIN_HOLDERS or len(value) > PLAIN_ITEMS_MAX:
         return False
     held = [*value, *value.values()] if kind in _TABLES else value
     return all(map(_is_native, {*map(type, held)}))
@@ -178,7 +179,7 @@ def _is_of_natives(value: Any) -> bool:
 def _is_of_small(value: Any) -> bool:
     """Whether it holds collections that hold no others: rows, or a list for each name."""
     kind = type(value)
-    if kind not in _COLLECTIONS | _TABLES or len(value) > PLAIN_ITEMS_MAX:
+    if kind not in _PLAIN_HOLDERS or len(value) > PLAIN_ITEMS_MAX:
         return False
     parts = [*value.values()] if kind in _TABLES else [*value]
     may_change = sum(type(one) is not tuple and not _is_native(type(one)) for one in parts)

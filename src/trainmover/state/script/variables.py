@@ -660,8 +660,8 @@ class Variables:
             holders.setdefault(id(value), []).append(slot.key)
         for slot, value, frame in values:
             if slot.key in wanted:
-                held_by = holders[id(value)]
-                of_all = {known_of(their[key]) if key in wanted else None for key in held_by}
+                keys = holders[id(value)]
+                of_all = {known_of(their[key]) if key in wanted else None for key in keys}
                 put(slot, frame, value, wanted[slot.key], is_one=len(of_all) == 1)
         return {*wanted}
 

@@ -79,11 +79,11 @@ class Journey:
         """From here on the script's collectives are answered here."""
         groups.tap = self.silence
         tracked = self._member.tracked
-        own = {
-            name for name, obj in tracked.items() if not module_of(type(obj)).startswith("torch")
-        }
+        of_torch = {name for name, obj in tracked.items() if _is_torchs(type(obj))}
         states = tracked.small_states().items()
-        self._kept = {name: state for name, state in states if name in own}
+        self._kept = {
+            name: state for name, state in states if name in tracked and name not in of_torch
+        }
         self._member.made_of.is_open = False
         groups.roster.travel()
         groups.objects.stand_with(self.way.record.objects)
@@ -311,3 +311,7 @@ class Journey:
         if record.complete and record.now is not None:
             self._member.tracked.load_small(record.now.small)
             rng.restore(record.now.rng)
+
+
+def _is_torchs(kind: type) -> bool:
+    return module_of(kind).partition(".")[0] == "torch"

@@ -256,17 +256,22 @@ class Way:
             self._check_behind(source, then.small)
         theirs_then = source["return_small" if self.record.returned else "gate_small"]
         now = source["small"]
-        courses, behind = self.record.courses, source["behind"]
+        behind = {*source["behind"]}
         alike = {
             name
             for name in own
             if theirs_then.get(name) == then.small.get(name)
-            and (name in behind or source["courses"].get(name) == courses.get(name))
+            and (name in behind or self._was_alike(name, source))
         }
-        theirs = alike & {*source["behind"]} if drew else alike
+        theirs = alike & behind if drew else alike
         if not asked:
-            self._check_between(theirs - {*source["behind"]}, own, source)
+            self._check_between(theirs - behind, own, source)
         return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
+
+    def _was_alike(self, name: str, source: Mapping[str, Any]) -> bool:
+        """Whether both have had the same at every fetch until the rank's last one."""
+        course = source["courses"].get(self.record.top_step)
+        return course is not None and course.get(name) == self.record.courses.get(name)
 
     def _check_between(
         self, names: set[str], own: Mapping[str, bytes], source: Mapping[str, Any]

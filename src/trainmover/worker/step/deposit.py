@@ -26,6 +26,7 @@ from trainmover.worker.keep.rounds import is_compared
 from trainmover.worker.station import Station
 from trainmover.worker.step.behind import Behind
 from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.courses import Courses
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Begun, Keeper, Moment, RankRecord, row_bytes
 from trainmover.worker.step.ledger import Ledger
@@ -43,8 +44,7 @@ class Deposit:
     behind      what that step has changed behind its gate
     between     names of small state that lines between two steps have changed: until the last
                 fetch, and until the one before
-    courses     of small state, what it has been at all fetches until now, hashed by name: by the
-                step that the fetch was for, of the last few
+    courses     what small state has been at all fetches until now
     captured    the script's variables: at the first fetch, where a run in the sandbox stands behind
                 the recorded steps, at the last fetch but one, and at the last
     samples     of the shared state, at the newest gates
@@ -70,8 +70,7 @@ class Deposit:
         self.return_small: dict[str, bytes] = {}
         self.behind = Behind()
         self.between: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
-        self.courses: dict[Step, dict[str, int]] = {}
-        self._fetched_with: dict[str, bytes] = {}  # Small states.
+        self.courses = Courses()
         self.captured = [b"", b"", b"", b""]
         self.samples = Samples(tracked)
         self.several = False
@@ -110,7 +109,7 @@ class Deposit:
         if then and small != then:
             known |= {name for name, state in small.items() if then.get(name, state) != state}
         self.between = known, self.between[0]
-        record.courses = self._go_on(record.top_step, small)
+        record.courses = self.courses.fetched(record.top_step, small)
         first, stood, _, newest = self.captured
         stood = stood or (b"" if self._recording.is_open else record.variables)
         self.captured = [first or record.variables, stood, newest, record.variables]
@@ -119,26 +118,6 @@ class Deposit:
                 self._keeper.put(self.latest)
             except PeerLost as lost:
                 self.buddy_is_gone(lost)
-
-    def _go_on(self, step: Step, small: dict[str, bytes]) -> dict[str, int]:
-        """The courses, until this fetch."""
-        before, known = self._fetched_with, self.courses
-        newest = known[max(known)] if known else {}
-        if small != before:
-            newest = newest | {
-                name: xxhash.xxh3_64_intdigest(state, newest.get(name, 0))
-                for name, state in small.items()
-                if before.get(name) != state
-            }
-            self._fetched_with = small
-        self.courses = {at: known[at] for at in sorted(known)[-2:] if at < step}
-        self.courses[step] = newest
-        return newest
-
-    def _course(self) -> dict[str, int]:
-        """Until the fetch for the last committed step."""
-        fetched = [at for at in self.courses if at <= self._standing.committed]
-        return self.courses[max(fetched)] if fetched else {}
 
     def begin_step(
         self,
@@ -282,7 +261,7 @@ class Deposit:
         small: what it has become, which is the source's only where both hold the same
         rank: the record of the one whose place it takes
         """
-        self.courses, self._fetched_with = {rank.top_step: rank.courses}, rank.top.small
+        self.courses.go_on_as(rank.top_step, rank.top.small, rank.courses)
         alike = {name for name, state in source["small"].items() if small.get(name) == state}
         gate, at_return = source["gate_small"], source["return_small"]
         self.gate_small = {name: state for name, state in gate.items() if name in alike}
@@ -334,7 +313,7 @@ class Deposit:
             "proved": sorted(self.behind.proved),
             "parted": self.behind.parted,
             "between": sorted(self.between[self._has_fetched]),
-            "courses": self._course(),
+            "courses": self.courses.at,
             "drew_behind": self.behind.drew,
             "small": small,
             "variables": [first, stood, *([before, newest] if self._has_fetched else [b"", b""])],
@@ -363,7 +342,7 @@ class Deposit:
         self.latest, self.captured = None, [b"", b"", b"", b""]
         self.gate_small, self.return_small = {}, {}
         self.between = frozenset(), frozenset()
-        self.courses, self._fetched_with = {}, {}
+        self.courses.forget()
         self.behind.forget()
         self.samples.forget()
 

@@ -130,7 +130,7 @@ class Inside:
         self.counting = Counting(source, layout.things, is_own)
         self._tracked = tracked
         self._loaders = loaders
-        self._in_samplers = {id(held_by(one)) for one in samplers}
+        self._in_samplers = {id(held) for one in samplers if (held := held_by(one))}
         self._in_place = in_place
         self._of_several, self._globals = set[str](), set[int]()
         self._by_hooks = {
