@@ -480,7 +480,7 @@ class Variables:
                 self._tracked(),
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
                 self._loaders(),
-                self._samplers,
+                self._samplers(),
                 self._first,
                 self._places,
                 self._overlooked.counting,

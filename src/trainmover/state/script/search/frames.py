@@ -93,14 +93,14 @@ class Search:
         tracked: Iterable[tuple[str, object]],
         carried: Callable[[object], Collection[str]],
         loaders: Iterable[object],
-        samplers: Callable[[], Iterable[object]],
+        samplers: Iterable[object],
         first: First,
         places: Places,
         in_place: set[str],
     ) -> None:
         """carried: names of attributes that go with a tracked module or optimizer, by the dict that
-        holds them. loaders: what gives the batches of the loops under way is made of. samplers,
-        first: see `Things`. in_place: see `Inside`"""
+        holds them. loaders: what gives the batches of the loops under way is made of. first: see
+        `Things`. samplers, in_place: see `Inside`"""
         self._source = source
         self._is_own_file = is_own_file
         self._modules = modules
@@ -117,7 +117,7 @@ class Search:
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(is_looked_at, source)
-        things = Things(untracked, is_own, looked_at, first, places, samplers)
+        things = Things(untracked, is_own, looked_at, first, places)
         self._layout = Layout(things, views, kinds=kinds)
         self._inside = Inside(
             self._layout,
@@ -126,7 +126,7 @@ class Search:
             is_own,
             self._tracked,
             self._loaders,
-            samplers(),
+            samplers,
             in_place,
         )
         self._inside.know(modules)

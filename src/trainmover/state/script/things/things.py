@@ -12,7 +12,7 @@ code: types are asked, and what lies in an object, never the object itself.
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -83,6 +83,8 @@ TOLD = (PurePath, Decimal, Fraction, date, time, timedelta, UUID)
 """Of Python's own library: what their text says is all that they are."""
 _DATA = (*TOLD, Enum, numpy.number, numpy.bool_, range, slice, bytearray)
 NUMBERS = (bool, int, float, numpy.number)
+_COUNTED = frozenset({"epoch", "yielded", "next_yielded"})
+"""In a DistributedSampler, and in torchdata's."""
 _NESTED_MAX = 3
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
 
@@ -95,7 +97,6 @@ class Things:
              others may change it, or it tells the time
     first    what objects that earlier searches saw were made with
     places   where they were found first
-    samplers of loops under way: their numbers go with the places in those
     news     whether one was folded that may hold variables and had not been before
     kinds    that nothing but `folded` knows, as far as is known
     still    no object of which ever moves, as far as is known
@@ -108,7 +109,6 @@ class Things:
         leaves: Callable[[str, object], bool] = lambda name, value: False,
         first: First | None = None,
         places: Places | None = None,
-        samplers: Callable[[], Iterable[object]] = tuple,
     ) -> None:
         self.untracked = untracked or Untracked()
         self._is_own = is_own
@@ -122,7 +122,6 @@ class Things:
         self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
         self.places = places or Places()
-        self._samplers = samplers
 
     def moves(self, value: object) -> bool:
         """Whether it must be read again each time, though it is the very object that it was."""
@@ -165,13 +164,13 @@ class Things:
         return [self._names[kind], known] if known else None
 
     def _data_in(self, value: object, inside: Inside) -> list[Any]:
-        """Of data of torch's kinds that was made later: what it is made of."""
-        counts = isinstance(value, Sampler) and any(value is one for one in self._samplers())
+        """Of data of torch's kinds that was made later: what it is made of. What samplers count
+        goes with the place in their loop: where a standby stands it is another by nature."""
+        counted = _COUNTED if isinstance(value, Sampler) else ()
         return [
             [name, inside(one)]
             for name, one in sorted(held_by(value).items(), key=_key)
-            if name[:1] != "_"
-            and not (is_generator(one) or one is None or (counts and isinstance(one, NUMBERS)))
+            if not (name[:1] == "_" or name in counted or is_generator(one) or one is None)
         ]
 
     def _which(self, value: object) -> str:
