@@ -43,7 +43,7 @@ def train_step(inputs: Tensor, targets: Tensor) -> None:
 
 rows = torch.randn(64, 8, generator=torch.Generator().manual_seed(3))
 data = TensorDataset(rows, rows.sum(1, keepdim=True))
-while job.steps < args.steps and not os.path.exists(args.until):
+while job.steps < args.steps:
     for inputs, targets in job.batches(DataLoader(data, 32)):
         train_step(inputs, targets)
         time.sleep(0.02)
