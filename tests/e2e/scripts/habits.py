@@ -240,7 +240,7 @@ HABITS = [
     refused("variables/cached_baseline"),
     refused("variables/average_replaced"),
     equal("loops/while_next"),
-    equal("loops/begun_anew"),
+    equal("loops/begun_anew", holds=(22, 26)),
     equal("loops/begun_anew_by_generators", holds=(6, 18)),
     refused("loops/fetched_inside"),
     equal("loops/fetched_before", alone=True),

@@ -56,6 +56,14 @@ def test_the_loop_that_fetches_must_be_the_rank_s() -> None:
     assert [path.draws_from([0]), path.draws_from([3])] == [True, False]
 
 
+def test_a_loop_beside_that_the_rank_had_begun_anew_ends_here_first() -> None:
+    path = way(1)
+    path.record.positions[0][1] = {"drawn": 12, "before": 0}
+    path.record.member, path.record.beside = [0], [[[0], {"drawn": 1, "before": 1}]]
+    assert [path.was_begun_anew([0], 0), path.was_begun_anew([0], 1)] == [True, False]
+    assert not path.was_begun_anew([1], 0)
+
+
 def onward(*ordinals: int, top_step: int = 6, reserve: int = 0) -> Way:
     """Of a rank that was lost behind the gate of step 5, in loop 1."""
     record = way(1, now={}).record

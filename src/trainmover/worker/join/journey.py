@@ -203,7 +203,8 @@ class Journey:
             if not way.fetched_elsewhere(loops.member):
                 if way.is_before_line(member.variables.standing_at(), self._before_line):
                     self._before_line += 1
-                    return self._made_up(batches)
+                    anew = way.was_begun_anew(loops.fetching.path, loops.fetching.passes)
+                    return self._pass_by(batches) if anew else self._made_up(batches)
                 return self._resume_loop(batches)
             if loops.is_main_or(way.draws_from):
                 return self._take_next(batches)  # For a step that is passed over.

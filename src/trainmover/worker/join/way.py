@@ -112,6 +112,15 @@ class Way:
         _, position, *_, there = self.record.positions[self.reached]
         return bool(at != there) and passed < min(position.get("drawn", 0), ROUNDS_MAX)
 
+    def was_begun_anew(self, path: list[int], passes: int) -> bool:
+        """Whether the rank had begun this loop anew since, beside others: here it is to end first.
+
+        passes: that have gone before here
+        """
+        main, beside = self.record.positions[-1][1], self.record.beside
+        position = next((place for one, place in beside if one == path), main)
+        return bool(passes < position["before"])
+
     def calls_at_line(self) -> Step:
         """Steps made before the fetch there."""
         return Step(self.record.positions[self.reached][3])
