@@ -7,6 +7,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.comm import ReplayMismatch
+from trainmover.comm.calls.arguments import gives_a_value
 from trainmover.comm.calls.tap import Call
 from trainmover.sandbox.moments import Moments, refill
 from trainmover.sandbox.record import Entry, Record
@@ -21,6 +22,7 @@ class Replayer:
     served    how many calls were, or run for real
     under_way how many of those run now
     mismatch  the first that differed: the script may have caught it
+    between   a call that gives a value was made between a step and the next fetch
     """
 
     def __init__(self, record: Record) -> None:
@@ -28,6 +30,8 @@ class Replayer:
         self._lock = threading.Lock()
         self._step_calls: list[tuple[str, str]] = []
         self._calls_in_step = 0
+        self._is_behind_step = False
+        self.between = False
         self.served = 0
         self.under_way = 0
         self.mismatch: ReplayMismatch | None = None
@@ -47,6 +51,7 @@ class Replayer:
             self._step_calls.append((group_of(call), what_of(call)))
             self.served += 1
             self.under_way += call.inside
+            self.between |= self._is_behind_step and gives_a_value(call.op)
         if not call.inside and entry.refused is not None:
             raise refused(entry.refused)
         return not call.inside
@@ -60,11 +65,13 @@ class Replayer:
         """A shadow step starts."""
         with self._lock:
             self._step_calls, self._calls_in_step = [], 0
+            self._is_behind_step = False
 
     def end_step(self) -> None:
         """It has returned."""
         with self._lock:
             self._calls_in_step = len(self._step_calls)
+            self._is_behind_step = True
 
     def trace(self) -> str:
         """Trace of the last shadow step, and of what came between it and the fetch."""

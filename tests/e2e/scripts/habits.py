@@ -208,6 +208,8 @@ HABITS = [
     refused("variables/set_before_fetch"),
     equal("libraries/metric_plainly", holds=(17, 28)),
     equal("meters/reset_by_pass", holds=(8, 10)),
+    equal("meters/running_sums"),
+    refused("meters/running_norm"),
     equal("meters/timed"),
     refused("meters/timer_meter"),
     refused("meters/timer_with_sum"),

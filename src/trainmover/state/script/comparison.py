@@ -21,7 +21,7 @@ from trainmover.state.script.search.layout import (
     WITHIN,
     Place,
 )
-from trainmover.state.script.values import NO_VALUE, Entry, known_as, same, shown
+from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, known_as, same, shown
 
 _decoder = msgspec.msgpack.Decoder()
 _OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
@@ -67,6 +67,7 @@ class Comparison:
         ended: bool = False,
         at_boundary: bool = True,
         given: Container[Known] = (),
+        but: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What is another here than on the rank. Raises ProtocolError on malformed bytes.
 
@@ -75,6 +76,7 @@ class Comparison:
         at_boundary  False: tracked state is of another moment here; what hangs on it is left out,
                      and a step follows that is passed over, with the tensors that it is given
         given        handles that this process is given where it takes the rank: see `give`
+        but          keys of what is set to the rank's value there, if it is plain: see `put`
         """
         if not theirs:
             return []
@@ -91,18 +93,24 @@ class Comparison:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
         going = {key for key in their_tracked if key in tracked or key not in mine}
-        unknown = {*others, *(() if at_boundary else going)}
+        unknown = {*others, *(() if at_boundary else going), *_plain(but, their, mine)}
         found = _by_name([one for one in found if one[0] not in unknown])
         named = [self._difference(*one) for one in found]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
         ]
 
-    def changes(self, before: bytes, now: bytes, given: Container[Known] = ()) -> list[Difference]:
+    def changes(
+        self,
+        before: bytes,
+        now: bytes,
+        given: Container[Known] = (),
+        but: Set[str] = frozenset(),
+    ) -> list[Difference]:
         """What has changed on a rank between two fetches at the same place, but for tracked state:
         it lasts from one to the next, and follows from nothing that others have.
 
-        given: as in `differences`
+        given, but: as in `differences`
         """
         if not same_place(before, now):
             return []
@@ -110,7 +118,8 @@ class Comparison:
         if collecting := _collecting(place):
             return collecting
         _, later, *_ = decoded(now)
-        common = {key: entry for key, entry in later.items() if key in then and key not in tracked}
+        left_out = {*tracked, *_plain(but, then, later)}
+        common = {key: entry for key, entry in later.items() if key in then.keys() - left_out}
         return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
 
     def begun(
@@ -119,6 +128,7 @@ class Comparison:
         own: bytes,
         apart: Apart = never_apart,
         was_put: Set[str] = frozenset(),
+        summed: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What the source's last step has changed from what it was at first, or where a run in the
         sandbox stands, or from what it is here, or what was put as the lost rank had it before that
@@ -131,6 +141,7 @@ class Comparison:
         own      a full capture, now
         apart    of a handle there and one here: they are what one line gives to each of two ranks
         was_put  by `put`, at the fetch for that step
+        summed   keys of what sums up results: the lines that do were run here, with the rank's own
         """
         if not all(history):
             return []
@@ -146,7 +157,7 @@ class Comparison:
                 or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
             )
         }
-        unknown = {*tracked, *others, *_parted(news, mine, apart)}
+        unknown = {*tracked, *others, *_plain(summed, now, mine), *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 
@@ -314,6 +325,13 @@ def _different(
             yield key, shown(entry), _where_it_is_not(key)
         elif not same(entry, mine[key]):
             yield key, shown(entry), shown(mine[key])
+
+
+def _plain(keys: Set[str], theirs: Mapping[str, Entry], mine: Mapping[str, Entry]) -> Iterator[str]:
+    """Of these, those whose value is plain in both."""
+    for key in keys & theirs.keys() & mine.keys():
+        if type(theirs[key]) in PLAIN and type(mine[key]) in PLAIN:
+            yield key
 
 
 def _only_here(known: Set[str], mine: Mapping[str, Entry]) -> Iterator[tuple[str, str, str]]:

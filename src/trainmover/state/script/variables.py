@@ -639,6 +639,22 @@ class Variables:
 
     # --- plain values -----------------------------------------------------------------------------
 
+    @property
+    def summed(self) -> set[str]:
+        """Keys of variables that sum up what steps give, wherever the script fetches."""
+        found, others = set[str](), set[str]()
+        for layout in self._layouts.values():
+            found |= layout.summed
+            others |= {slot.key for slots in layout.frames for slot in slots} - layout.summed
+        return found - others
+
+    def can_be_put(self) -> set[str]:
+        """Of these, those that a run which stands here would have as the rank has them, for all
+        that is known. To be called below the script's frames."""
+        frames = self.frames(sys._getframe(1))
+        elsewhere = keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file)
+        return set() if elsewhere else self.summed
+
     def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:
         """Where lines that have run since the set-up have made another plain value here than on the
         rank, store the rank's: see `putting`. Keys of what was stored. To be called below the
@@ -650,6 +666,7 @@ class Variables:
         their, their_tracked = all_in(theirs)
         mine, tracked = all_in(own)
         changed = stored(*([all_in(one)[0] for one in history if one] for history in histories))
+        changed |= self.summed
         wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
         if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):

@@ -114,21 +114,25 @@ class Foresight:
         self._capture = capture
         self._before: RankRecord | None = None
 
-    def differences(self, record: RankRecord) -> list[Difference]:
-        """What would be wrong if the run took the rank's place; [] if nothing shows so."""
+    def differences(self, record: RankRecord, *, asked: bool = False) -> list[Difference]:
+        """What would be wrong if the run took the rank's place; [] if nothing shows so.
+
+        asked: lines between steps make collectives that give values, which are gone with a rank
+        """
         before, self._before = self._before, record
         if not record.variables or record.reserve:
             return []
+        but = set() if asked else self._variables.can_be_put()
         if self._stands_in_loop_of(record):
             own = self._capture()
             if same_place(record.variables, own):
                 return self._variables.comparison.differences(
-                    record.variables, own, at_boundary=False, given=groups_of(record)
+                    record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
         if before is None or _pass_of(before) != _pass_of(record):
             return []
         return self._variables.comparison.changes(
-            before.variables, record.variables, groups_of(record)
+            before.variables, record.variables, groups_of(record), but
         )
 
     def _stands_in_loop_of(self, record: RankRecord) -> bool:

@@ -58,12 +58,15 @@ class Refusal:
         self._loops = loops
         self._foresight = Foresight(variables, loops, self._own)
 
-    def foresee(self, record: RankRecord | None) -> None:
+    def foresee(self, record: RankRecord | None, *, asked: bool) -> None:
         """Raises StateMismatch if this, the rank's newest record, shows that the run could never
-        stand where the rank does: better now than when somebody depends on it."""
+        stand where the rank does: better now than when somebody depends on it.
+
+        asked: as in `check_left`, of lines between the steps made here
+        """
         self._look_between()
         if record is not None:
-            self.refuse(self._foresight.differences(record))
+            self.refuse(self._foresight.differences(record, asked=asked))
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""
@@ -103,13 +106,18 @@ class Refusal:
         own = self._variables.capture_at_step(full=True) if begun.variables else b""
         return self._variables.comparison.differences(begun.variables, own, at_boundary=False)
 
-    def check_begun(self) -> None:
+    def check_begun(self, *, asked: bool) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
-        `Comparison.begun`."""
+        `Comparison.begun`.
+
+        asked: as in `check_left`
+        """
         self._variables.look_again()
         own = self._own()
-        self.refuse(self._variables.comparison.begun(self.history, own, self.apart, self._was_put))
+        summed = set() if asked else self._variables.summed
+        begun = self._variables.comparison.begun
+        self.refuse(begun(self.history, own, self.apart, self._was_put, summed))
         if self._theirs is not None and self.history and all(self.history):
             before, now = (decoded(one).brief for one in self.history[-2:])
             known = made_of(self._theirs.brief, before, now)

@@ -161,7 +161,7 @@ class Shadow:
     def _hold(self, trace: str) -> Epoch:
         """Wait until somebody needs it; a warm-up does not."""
         self.lookout.begin()
-        self.refusal.foresee(self.lookout.take())
+        self._foresee()
         if not self.holds:
             raise Unwind
         self._say(
@@ -187,7 +187,10 @@ class Shadow:
                 if self.bound_for is not None:
                     self.lookout.end()
                     return self.bound_for
-            self.refusal.foresee(self.lookout.take())
+            self._foresee()
+
+    def _foresee(self) -> None:
+        self.refusal.foresee(self.lookout.take(), asked=self.replayer.between)
 
     # --- when it is over --------------------------------------------------------------------------
 

@@ -192,11 +192,11 @@ class Takeover:
         if not ends and way.onward is not None:
             refusal.give_groups(way.onward)
             refusal.check_left(asked=self._asked)
-            refusal.check_begun()
+            refusal.check_begun(asked=self._asked)
         elif not ends and (way.record.now is None or way.record.complete):
             refusal.check(way.record, at_boundary=True)
         elif not ends:
-            refusal.check_begun()
+            refusal.check_begun(asked=self._asked)
         if order.closing and not member.over:
             gate = way.record.now or way.record.top
             self.tail = Tail(order.committed, member.tracked, gate.small)

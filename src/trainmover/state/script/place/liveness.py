@@ -74,6 +74,7 @@ class Live:
     catches   an exception that comes out of what is under way may be caught here
     by_text   what comes later may read any global by a text
     stored    names that some way from here writes to, and nothing reads that an exception leads to
+    in_rounds  of them, those that a way from here writes to which leads here again
     """
 
     names: frozenset[str]
@@ -88,6 +89,7 @@ class Live:
     catches: bool = False
     by_text: bool = False
     stored: frozenset[str] = frozenset()
+    in_rounds: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=1024)
@@ -117,12 +119,13 @@ def live_at(
     names |= flow.bounds_around(here)
     reached = [*flow.reached(here)]
     by_text, stored = not flow.by_text.isdisjoint(reached), flow.stored_by(reached)
+    in_rounds = flow.stored_by(flow.leading_to(here) & {*reached})
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
     rounds, loops = flow.rounds_around(here), flow.loops_around(here)
     catches = flow.catches(here)
     found = Live(names, at_end, targets, own, collects, calls, rounds, loops, call)
-    return replace(found, catches=catches, by_text=by_text, stored=stored)
+    return replace(found, catches=catches, by_text=by_text, stored=stored, in_rounds=in_rounds)
 
 
 class Flow:
@@ -240,6 +243,14 @@ class Flow:
     def reached(self, here: int) -> Iterator[int]:
         """From an instruction, itself first, and not by an exception."""
         return self._reached_by(self.ways, here)
+
+    def leading_to(self, here: int) -> set[int]:
+        """Those from which a way leads to this one, itself with them."""
+        before: list[list[int]] = [[] for _ in self.ops]
+        for number, ways in enumerate(self.ways):
+            for way in ways:
+                before[way].append(number)
+        return {*self._reached_by(before, here)}
 
     def stored_by(self, reached: Iterable[int]) -> frozenset[str]:
         """Names that these instructions write to; but for those read where something fails."""

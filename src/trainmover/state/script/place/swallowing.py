@@ -135,7 +135,7 @@ class Makers:
 
     def _stored(self, name: str) -> list[ast.expr]:
         """What the function itself gives that name."""
-        node = _function_at(self._path, self._key)
+        node = function_at(self._path, self._key)
         found = [] if node is None else [one for one in own(node) if isinstance(one, ast.Assign)]
         targets = [(one.value, target) for one in found for target in one.targets]
         return [
@@ -172,7 +172,7 @@ class Makers:
     def _returns(self, function: FunctionType) -> bool:
         """Whether what a function of the script's returns may keep an error."""
         code = function.__code__
-        node = _function_at(code.co_filename, (code.co_name, code.co_firstlineno))
+        node = function_at(code.co_filename, (code.co_name, code.co_firstlineno))
         if node is None or self._depth >= _DEPTH_MAX:
             return False
         found = [one.value for one in own(node) if isinstance(one, ast.Return)]
@@ -270,7 +270,7 @@ def _attribute(owner: object, name: str) -> Iterable[Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def _function_at(path: str, key: tuple[str, int]) -> ast.AST | None:
+def function_at(path: str, key: tuple[str, int]) -> ast.AST | None:
     """The top of a file too."""
     tree = tree_of(path)
     if tree is None or key[0] == "<module>":

@@ -7,6 +7,7 @@ import ast
 import asyncio
 import dataclasses
 import functools
+import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -31,6 +32,7 @@ from trainmover.state.script.code.relied_on import relies_on_more
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
 from trainmover.state.script.code.syntax import walk
+from trainmover.state.script.place.by_text import readers_of_globals
 from trainmover.state.script.place.liveness import Live, live_at
 from trainmover.state.script.place.managers import (
     Above,
@@ -41,6 +43,7 @@ from trainmover.state.script.place.managers import (
 )
 from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import Reader, iterator_at, levels
+from trainmover.state.script.place.summed import summed
 from trainmover.state.script.place.swallowing import UNKNOWN, Makers, quiet_in
 from trainmover.state.script.place.withs import around, made_by
 from trainmover.state.script.search.contents import (
@@ -80,6 +83,7 @@ from trainmover.state.script.values import entry_of
 from trainmover.torch_internals.modules import global_hooks
 
 _OURS = __name__.partition(".")[0]
+_STANDS_STILL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Search:
@@ -111,6 +115,7 @@ class Search:
         self._read_in: dict[int, Set[str]] = {}  # Of modules whose own frame is captured.
         self._kept = _kept_of_modules(self._tracked)
         self._under_way = Counter[CodeType]()  # How many frames have been looked at of each.
+        self._fetches_in_step = False
         self._found = self._short = 0  # Variables that the tracked objects until now have.
         own = [one for module in modules for one in vars(module).values() if type(one) is type]
         kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
@@ -158,6 +163,7 @@ class Search:
         for number, part in enumerate(self._loaders):
             self._inside.go_into(part, f"batches[{number}]", 0)
         lives = self._live_in(frames, locals_of)
+        self._fetches_in_step = any(map(_is_called_by_us, frames[1:], frames))
         for number, (frame, values) in enumerate(zip(frames, locals_of, strict=True)):
             live = lives[number]
             if any(one.by_text for one in lives[number + 1 :]) and values is frame.f_globals:
@@ -311,6 +317,7 @@ class Search:
         at_end = live.at_end | (shared & live.own_targets)
         if held is not None:
             self._read_in[id(held)] = names | at_end
+        sums = self._summed(frame, values, live, fetches=fetches) & live.in_rounds
         targets = (live.targets if fetches else live.targets - live.own_targets) - scope.given
         for name in sorted(names | targets | at_end):
             value = values.get(name)
@@ -325,6 +332,8 @@ class Search:
                 slot.count = name not in scope.counts
                 continue
             slot.at_end = name not in names
+            if name in sums and not slot.target:
+                self._layout.summed.add(slot.key)
             self._root(number, name, value)
         for name, value in list(values.items()):
             if name not in scope.clocks and type(value) in (FunctionType, MethodType, type):
@@ -345,6 +354,22 @@ class Search:
                 self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
+
+    def _summed(
+        self, frame: FrameType, values: Mapping[str, Any], live: Live, *, fetches: bool
+    ) -> Set[str]:
+        """See `place.summed`. None where steps draw batches themselves, or where lines run at other
+        times than between a step and the next fetch, as a generator's do."""
+        code = frame.f_code
+        if self._fetches_in_step or code.co_flags & _STANDS_STILL:
+            return frozenset()
+        elsewhere = self._source.globals | self._source.by_others
+        if code.co_name == "<module>":
+            if self._source.dynamic or readers_of_globals(code.co_filename):
+                return frozenset()
+        else:
+            elsewhere = elsewhere.union(code.co_cellvars, code.co_freevars)
+        return summed(frame, values, live.own_targets if fetches else frozenset(), elsewhere)
 
     def _at_of(self, code: CodeType) -> tuple[str, str, int]:
         """A function that calls itself has several frames, each with variables of its own."""
@@ -523,11 +548,24 @@ def _named_below(code: CodeType) -> frozenset[str]:
 def _between(frame: FrameType, outer: FrameType | None) -> Iterator[FrameType]:
     """Frames of libraries, but for ours, that lie between two of the script's; none above the
     outermost."""
-    above = frame.f_back if outer is not None else None
+    if outer is not None:
+        yield from (one for one in _up_to(frame, outer) if not _is_ours(one))
+
+
+def _is_called_by_us(frame: FrameType, outer: FrameType) -> bool:
+    """As a step is, or what we draw from."""
+    return any(map(_is_ours, _up_to(frame, outer)))
+
+
+def _up_to(frame: FrameType, outer: FrameType) -> Iterator[FrameType]:
+    above = frame.f_back
     while above is not None and above is not outer:
-        if above.f_globals.get("__name__", "").partition(".")[0] != _OURS:
-            yield above
+        yield above
         above = above.f_back
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return bool(frame.f_globals.get("__name__", "").partition(".")[0] == _OURS)
 
 
 def _keeps_errors(frame: FrameType) -> bool:

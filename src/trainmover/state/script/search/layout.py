@@ -85,6 +85,7 @@ class Layout:
     unlisted  globals of the script's own functions whose module nobody lists
     roots     of the objects that the search went through: in which frame, by which name
     children  the others: what held them must hold them still
+    summed    keys of variables that sum up what steps give: see `place.summed`
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
@@ -109,6 +110,7 @@ class Layout:
     lengths: Sizes | None = None
     at: list[int] = field(default_factory=list)
     place: Place = field(default_factory=list)
+    summed: set[str] = field(default_factory=set)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
     rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
