@@ -1,4 +1,4 @@
-"""A function whose loop sums losses up, counts samples, and lowers the rate by what it has summed."""
+"""A function whose loop sums losses up, counts samples, and scales batches by what it has."""
 
 import kit
 import torch
