@@ -108,7 +108,7 @@ _C10D = "torch._C._distributed_c10d"
 _ASYNC = ("asyncOp",)
 
 IN_MEMORY: Names = {
-    "torch": ("_foreach_copy_",),
+    "torch": ("_foreach_copy_", "_foreach_zero_"),
     "torch.Tensor": (
         "_backward_hooks",
         "_base",
@@ -120,6 +120,7 @@ IN_MEMORY: Names = {
         "_version",
     ),
     "torch._C": (
+        "DisableTorchFunctionSubclass",
         "TensorBase",
         "_clear_DTensor_sharding_propagator_cache",
         "_current_graph_task_id",

@@ -14,6 +14,7 @@ from torch._C import TensorBase
 
 from trainmover.asked import Answers, Words, stands_for
 from trainmover.torch_internals.memory import place_of, places_in, words_of
+from trainmover.torch_internals.watched import plain
 
 version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 """How often torch has written to it. One made in inference mode has no version: RuntimeError."""
@@ -155,7 +156,7 @@ def wrapped_in(tensor: Tensor) -> list[Tensor]:
 def memory_of(tensor: Tensor) -> int:
     """Where it begins that the tensor lies in, of a DTensor its local part; 0: nobody can tell."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        return plain(tensor).untyped_storage().data_ptr()
     except (NotImplementedError, RuntimeError, ValueError):
         pass  # As of a sparse one, or of one that wraps another.
     local = tensor.to_local() if hasattr(tensor, "to_local") else None

@@ -1,5 +1,8 @@
 """Which gradients between two steps are state, and that they come back as they were."""
 
+import copy
+import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +12,8 @@ from torch import Tensor, nn
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
 from trainmover.state.kinds import gradients
-from trainmover.state.kinds.gradients import Gradients
+from trainmover.state.kinds.gradients import FIRST_WATCHED, WATCHED_EACH, Gradients
+from trainmover.torch_internals.watched import plain
 
 
 def backward(model: nn.Module) -> None:
@@ -298,7 +302,103 @@ def test_an_aborted_update_leaves_what_it_found_though_it_clears_at_its_end() ->
     state.at_gate()
     model.zero_grad()
     assert state.put_back() == ""
+    assert not any(plain(grad).any() for grad in grads(model) if grad is not None)
+    with pytest.raises(StateMismatch, match="reads gradients that an earlier step has left"):
+        grads(model)[0].norm()  # type: ignore[union-attr]
+    model.zero_grad(set_to_none=False)
     assert [grad.tolist() for grad in grads(model)] == [[[0.0, 0.0]], [0.0]]  # type: ignore[union-attr]
+
+
+READS: dict[str, Callable[[Any], object]] = {
+    "norm": lambda grad: grad.norm(),
+    "data": lambda grad: grad.data.norm(),
+    "detached": lambda grad: grad.detach().sum(),
+    "foreach": lambda grad: torch._foreach_norm([grad]),
+    "stacked": lambda grad: torch.stack([grad, grad]),
+    "clipped": lambda grad: grad.mul_(0.5),
+    "number": lambda grad: grad[0, 0].item(),
+    "numpy": lambda grad: grad.numpy(),
+    "copy": copy.deepcopy,
+    "shown": repr,
+    "part": lambda grad: grad[0] + 1,
+    "given": lambda grad: torch.add(torch.ones(1, 2), other=grad),
+}
+ASKS: dict[str, Callable[[Any], object]] = {
+    "shape": lambda grad: (grad.shape, grad.size(0), grad.dtype, grad.device, grad.is_sparse),
+    "graph": lambda grad: (grad.grad_fn, grad.requires_grad, grad.is_leaf),
+    "version": lambda grad: grad._version,
+    "none": lambda grad: grad is None,
+    "cleared": lambda grad: grad.zero_(),
+    "cleared data": lambda grad: grad.data.zero_(),
+    "all cleared": lambda grad: torch._foreach_zero_([grad]),
+    "let go": lambda grad: grad.detach_().zero_(),
+}
+
+
+def left_by_a_step() -> tuple[nn.Module, Gradients]:
+    model = nn.Linear(2, 1)
+    state = one_of(model)
+    micro_step(model, state)
+    state.end_step()
+    return model, state
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_gradients_that_are_read_before_they_are_cleared_count(read: Callable[[Any], Any]) -> None:
+    model, state = left_by_a_step()
+    state.begin_step()
+    read(grads(model)[0])
+    model.zero_grad()
+    backward(model)
+    state.at_gate()
+    state.end_step()
+    assert state.accumulate
+    assert type(grads(model)[0]) is Tensor
+    assert state.state_dict()["added_to"] == [0]
+
+
+@pytest.mark.parametrize("asks", ASKS.values(), ids=ASKS)
+def test_who_asks_for_their_form_has_not_read_them(asks: Callable[[Any], Any]) -> None:
+    model, state = left_by_a_step()
+    state.begin_step()
+    asks(grads(model)[0])
+    model.zero_grad()
+    backward(model)
+    grads(model)[0].norm()  # type: ignore[union-attr]  # Of this step.
+    assert not state.accumulate
+
+
+def test_what_is_read_behind_the_step_counts_too_and_what_is_saved_is_a_tensor() -> None:
+    model, state = left_by_a_step()
+    file = io.BytesIO()
+    torch.save(grads(model)[0], file)
+    assert type(torch.load(io.BytesIO(file.getvalue()), weights_only=True)) is Tensor
+    assert state.state_dict()["added_to"] == [0]
+    assert not repr(grads(model)[1]).startswith("Watched")
+
+
+def test_we_read_them_unseen() -> None:
+    model, state = left_by_a_step()
+    state.begin_step()
+    assert len(state.state_dict()["values"]) == 2
+    assert state.put_back() == ""
+    assert not state.accumulate
+    assert len(grads(model)) == 2
+
+
+def test_what_is_first_read_long_after_the_first_steps_is_seen_now_and_then() -> None:
+    model, state = left_by_a_step()
+    found = []
+    for number in range(2 * WATCHED_EACH):
+        state.begin_step()
+        if number > FIRST_WATCHED:
+            grads(model)[0].norm()  # type: ignore[union-attr]
+        model.zero_grad()
+        backward(model)
+        state.at_gate()
+        state.end_step()
+        found.append(state.accumulate)
+    assert found.index(True) < WATCHED_EACH + 2
 
 
 @pytest.mark.parametrize("clears", [True, False])

@@ -9,18 +9,21 @@ which it was:
                parameter's gradient are state, also those that an update has consumed already
     cleared    another tensor, or none. Then only its presence counts, because an optimizer passes
                over parameters that have none; zeros stand for it
+    read       by the script, before a step has cleared it: as if it were added to. No counter tells
+               that: it is looked for behind the first steps, and behind one of many later
     neither    not touched (an evaluation): nothing was learnt
     unknown    neither was ever seen: kept as if it were added to
 
 What a step finds and may add to is copied for a retry. In the record of a rank go up to 4 MiB of
 values; more of them count as bulk state, from other ranks that hold the same or from a cut. Who
-takes a rank and has made up zeros for values that nobody has given him refuses the step that adds
-to them.
+takes a rank, or makes a step again, and has made up zeros for values that are gone refuses the step
+that adds to them, and whoever reads them.
 """
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +31,15 @@ from torch import Tensor, nn
 from trainmover.asked import are, given
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
+from trainmover.torch_internals.watched import end, plain, watch
 from trainmover.state.tensor_bytes import size_of
 from trainmover.torch_internals.tensors import GRADIENT, Noted, note_all, version_of
 
 BYTES_MAX = 4 * 1024 * 1024
 """Values up to this size go with every step's record, twice; more are bulk state."""
+FIRST_WATCHED, WATCHED_EACH = 4, 61
+"""Behind so many steps at first, and behind one of so many later, it is seen whether what they have
+left is read."""
 _GROUPS_KNOWN = 8
 _NOBODY: frozenset[int] = frozenset()
 
@@ -64,10 +71,12 @@ class Gradients:
         self._made_up: set[int] = set()
         self._zeros: dict[int, Noted] = {}  # Seen to be nothing but zeros.
         self._lost = False
+        self._watched: list[weakref.ref[Tensor]] = []
+        self._steps_over = 0
 
     @property
     def accumulate(self) -> bool:
-        """Whether some step was seen to add to what it found."""
+        """Whether some step was seen to add to what it found, or to read it."""
         return bool(self._added_to)
 
     @property
@@ -169,6 +178,16 @@ class Gradients:
         elif index not in self._added_to and copy.any():  # Zeros are nothing to add to.
             self._added_to.add(index)
 
+    def _saw_read(self, index: int) -> None:
+        """Somebody reads values of an earlier step."""
+        parameter = self._parameters[index]
+        gradient = parameter.grad
+        if index in self._added_to or gradient is None or not plain(gradient).any():
+            return
+        if id(parameter) in self._consumers():
+            self._added_to.add(index)
+            self._lost |= bool(self._found) and index not in self._copies
+
     def put_back(self) -> str:
         """An aborted step is to start again: make the gradients those that it found.
 
@@ -178,7 +197,7 @@ class Gradients:
         if self._lost:
             return (
                 "a step was aborted that, for the first time, has added to gradients of an "
-                "earlier step"
+                "earlier step, or has read them"
             )
         with torch.no_grad():
             for index, noted in enumerate(self._noted):
@@ -193,8 +212,7 @@ class Gradients:
         elif noted is None:
             parameter.grad = None
         elif now is None or found is not now or version_of(now) != noted[1]:
-            _put(parameter, None, found)
-            self._made_up.add(index)
+            self._make_up(index, found)
 
     def spend(self, parameters: Iterable[Tensor]) -> None:
         """An update is about to consume the gradients of these."""
@@ -204,8 +222,22 @@ class Gradients:
 
     def end_step(self) -> None:
         """A step has returned, and is committed."""
-        self._copies = {}
+        self._copies, self._found = {}, []
         self.returned()
+        self._watch()
+
+    def _watch(self) -> None:
+        """What lies now, and was not seen to count."""
+        for known in self._watched:
+            end(known())
+        self._watched, self._steps_over = [], self._steps_over + 1
+        if self._steps_over > FIRST_WATCHED and self._steps_over % WATCHED_EACH:
+            return
+        for index in _ones(given(GRADIENT, self._parameters)):
+            gradient = self._parameters[index].grad
+            if gradient is not None and index not in self._added_to | self._made_up:
+                watch(gradient, partial(self._saw_read, index))
+                self._watched.append(weakref.ref(gradient))
 
     def returned(self) -> None:
         """A step has returned: what is left of those that it has consumed?"""
@@ -274,7 +306,7 @@ class Gradients:
         assert gradient is not None
         seen = self._zeros.pop(index, None)
         same = seen is not None and seen[0]() is gradient and seen[1] == version_of(gradient)
-        if same or not as_local(gradient).any():
+        if same or not as_local(plain(gradient)).any():
             self._zeros[index] = weakref.ref(gradient), version_of(gradient)
             return True
         return False
@@ -282,7 +314,7 @@ class Gradients:
     def _local(self, index: int) -> Tensor:
         gradient = self._parameters[index].grad
         assert gradient is not None
-        return as_local(gradient)
+        return as_local(plain(gradient))
 
     def large_values(self) -> dict[int, Tensor]:
         """Live values, if there are too many for a record."""
@@ -303,9 +335,17 @@ class Gradients:
             elif not lie:
                 parameter.grad = None
             elif not (large and index in self._added_to and parameter.grad is not None):
-                _put(parameter, None, parameter.grad)
-                self._made_up |= {index} - zeros
+                self._make_up(index, parameter.grad, is_zero=index in zeros)
         self._found = []
+
+    def _make_up(self, index: int, into: Tensor | None, *, is_zero: bool = False) -> None:
+        """Zeros for what is gone, unless they are what it was."""
+        parameter = self._parameters[index]
+        _put(parameter, None, into)
+        if not is_zero:
+            self._made_up.add(index)
+            assert parameter.grad is not None
+            watch(parameter.grad, _refuse)
 
     def load_large(self, values: dict[int, Tensor]) -> None:
         """Make these the gradients of their parameters; of others nothing is said. They wait for
@@ -353,6 +393,16 @@ class _Consumed:
         return ids
 
 
+def _refuse() -> NoReturn:
+    raise StateMismatch(
+        "The script reads gradients that an earlier step has left, and they are gone with the "
+        "machine that had them.",
+        means="Its numbers would be others; the step does not count.",
+        do="Read gradients in the step that makes them, before optimizer.step(), and keep what "
+        "follows from them in what is tracked.",
+    )
+
+
 def _ones(flags: bytes) -> Iterator[int]:
     """Where they are set."""
     return (index for index, flag in enumerate(flags) if flag) if any(flags) else iter(())
@@ -365,12 +415,13 @@ def _size(values: dict[int, Tensor]) -> int:
 def _copy_of(parameter: Tensor) -> Tensor:
     """In host memory: a step takes no more of an accelerator's than without."""
     assert parameter.grad is not None
-    return as_local(parameter.grad).detach().to("cpu", copy=True)
+    return as_local(plain(parameter.grad)).detach().to("cpu", copy=True)
 
 
 def _put(parameter: Tensor, local: Tensor | None, into: Tensor | None) -> None:
     """Give a parameter this gradient, or zeros: in the tensor that it had, since others may hold
     that, or memory that it is a part of."""
+    end(into)
     if into is None or not _can_hold(into, local):
         made = None if local is None else _like(parameter, local.clone())
         parameter.grad = torch.zeros_like(parameter) if made is None else made

@@ -273,8 +273,7 @@ class Way:
             and (name in behind or self._was_alike(name, source))
         }
         theirs = alike & behind if drew else alike
-        if not asked:
-            self._check_between(theirs - behind, own, source)
+        self._check_between(theirs - behind, own, source, asked=asked)
         return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
 
     def _was_alike(self, name: str, source: Mapping[str, Any]) -> bool:
@@ -283,14 +282,22 @@ class Way:
         return course is not None and course.get(name) == self.record.courses.get(name)
 
     def _check_between(
-        self, names: set[str], own: Mapping[str, bytes], source: Mapping[str, Any]
+        self,
+        names: set[str],
+        own: Mapping[str, bytes],
+        source: Mapping[str, Any],
+        *,
+        asked: bool,
     ) -> None:
-        """What was as the source's when the last step was over, and may be each rank's own now."""
+        """What was as the source's when the last step was over, and may be each rank's own now.
+
+        asked: what it has come to here says nothing
+        """
         now, returned, known = source["small"], source["return_small"], {*source["between"]}
         for name in sorted(names):
             mine, theirs = own[name], now.get(name, own[name])
             by_them = theirs != returned.get(name)
-            by_us = mine != self.loaded.get(name, mine)
+            by_us = mine != self.loaded.get(name, mine) and not asked
             if mine == theirs or not (by_us or by_them) or (by_them and name in known):
                 continue
             raise StateMismatch(
