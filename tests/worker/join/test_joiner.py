@@ -19,6 +19,8 @@ from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
 from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
 
+PUTS = {"pass_over": lambda: None, "put_back": lambda: None}
+
 
 class Run:
     """A joiner whose parts only say what they are asked for."""
@@ -130,7 +132,7 @@ def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
         Way(Rank(1), record, Step(4)),
         closing=False,
         arrive=lambda: None,
-        refusal=SimpleNamespace(refuse=lambda _: None),  # type: ignore[arg-type]
+        refusal=SimpleNamespace(refuse=lambda _: None, **PUTS),  # type: ignore[arg-type]
     )
     for _ in range(passed):
         journey.compare_inputs((torch.full((2,), own),), {})
@@ -183,7 +185,7 @@ def test_a_call_is_read_again_once_what_the_rank_has_kept_is_put(reads: str, apa
         Way(Rank(1), record, Step(3)),
         closing=False,
         arrive=lambda: None,
-        refusal=SimpleNamespace(not_begun=not_begun, refuse=refuse),  # type: ignore[arg-type]
+        refusal=SimpleNamespace(not_begun=not_begun, refuse=refuse, **PUTS),  # type: ignore[arg-type]
     )
     step(values[reads].x)
     assert asked == [record.begun]
@@ -210,7 +212,7 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
         Way(Rank(1), record, Step(5)),
         closing=closing,
         arrive=lambda: arrived.append(member.calls),
-        refusal=SimpleNamespace(),  # type: ignore[arg-type]
+        refusal=SimpleNamespace(**PUTS),  # type: ignore[arg-type]
     )
     journey.silence.values = 3
     assert journey.passes_over

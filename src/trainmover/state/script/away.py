@@ -6,6 +6,7 @@ put away, as far as it is a value; to use what stands there instead is an error.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy
@@ -16,19 +17,22 @@ from trainmover.state.script.values import PLAIN
 
 _LOOKED_AT_MAX = 64
 _SINGLE = PLAIN | {Tensor, numpy.ndarray}
+_FILLS = frozenset({"clear", "fill", "fill_", "zero_"})
 _CONTAINERS = frozenset({list, tuple, set, frozenset, deque, dict})
 
 
 class Away:
-    """It may be stored, copied and dropped; all else, to send or save it too, raises StateMismatch.
+    """It may be stored, copied and dropped, and emptied or filled as a whole; all else, to send or
+    save it too, raises StateMismatch.
 
-    said  what it was, with file and line
+    said     what it was, with file and line
+    restore  puts what stood there back in its place, and gives it: to be emptied or filled
     """
 
-    __slots__ = ("said",)
+    __slots__ = ("restore", "said")
 
-    def __init__(self, said: str) -> None:
-        self.said = said
+    def __init__(self, said: str, restore: Callable[[], Any] | None = None) -> None:
+        self.said, self.restore = said, restore
 
     def __copy__(self) -> "Away":
         return self
@@ -45,10 +49,22 @@ class Away:
     def __reduce_ex__(self, _: object) -> NoReturn:
         _refuse(self)
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name[:2] == "__":
             raise AttributeError(name)
-        _refuse(self)
+        if name not in _FILLS or self.restore is None:
+            _refuse(self)
+        return getattr(self.restore(), name)
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        if not _is_all(place) or self.restore is None:
+            _refuse(self)
+        self.restore()[place] = value
+
+    def __delitem__(self, place: Any) -> None:
+        if not _is_all(place) or self.restore is None:
+            _refuse(self)
+        del self.restore()[place]
 
 
 def _refuse(self: Away, *_: object, **__: object) -> NoReturn:
@@ -65,7 +81,7 @@ _CALCULATES = ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow
 _BITS = ("and", "or", "xor", "lshift", "rshift")
 _SHOWS = ("str", "repr", "format", "bool", "float", "int", "complex", "index", "hash", "array")
 _COMPARES = ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "round", "invert")
-_HOLDS = ("len", "iter", "next", "contains", "getitem", "setitem", "delitem", "reversed")
+_HOLDS = ("len", "iter", "next", "contains", "getitem", "reversed")
 _ACTS = ("call", "enter")
 
 for _name in (*_CALCULATES, *_BITS):
@@ -73,6 +89,10 @@ for _name in (*_CALCULATES, *_BITS):
     setattr(Away, f"__r{_name}__", _refuse)
 for _name in (*_SHOWS, *_COMPARES, *_HOLDS, *_ACTS):
     setattr(Away, f"__{_name}__", _refuse)
+
+
+def _is_all(place: object) -> bool:
+    return place is Ellipsis or place == slice(None)
 
 
 def is_value(value: object) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from trainmover.errors import ProtocolError
 from trainmover.state.script import handles
+from trainmover.state.script.putting import says_all
 from trainmover.state.script.search.layout import (
     BEFORE,
     HOOKS,
@@ -24,6 +25,8 @@ from trainmover.state.script.search.layout import (
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, known_as, same, shown
 
 _decoder = msgspec.msgpack.Decoder()
+GONE = ""
+"""In place of a value that nobody knows."""
 _OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
 THE_FETCH = "the fetch"
 Known = bytes | int | None
@@ -44,6 +47,11 @@ class Difference:
 
     def __str__(self) -> str:
         where = f"{self.file} line {self.line}" if self.line else self.file
+        if self.theirs == GONE:
+            return (
+                f"`{self.name}` ({where}) was {self.own} before the last step, which may have "
+                "changed it"
+            )
         if self.theirs == self.own:
             return f"`{self.name}` ({where}) is another on the rank than here"
         return f"`{self.name}` ({where}) is {self.theirs} on the rank and {self.own} here"
@@ -160,6 +168,48 @@ class Comparison:
         unknown = {*tracked, *others, *_plain(summed, now, mine), *_parted(news, mine, apart)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
+
+    def of_rank(
+        self,
+        theirs: bytes,
+        stood: bytes,
+        history: Sequence[bytes],
+        own: bytes,
+        *,
+        in_steps: Callable[[str], bool],
+        but: Set[str],
+    ) -> list[Difference]:
+        """What was the rank's own at the fetch for a step that it has made and that was passed over
+        here, is still the same here, and may have been changed by that step: another rank's value
+        says nothing then. Raises ProtocolError on malformed bytes.
+
+        theirs    where the rank fetched for that step
+        stood     of this run, in the sandbox
+        history   as in `begun`
+        in_steps  whether steps may store to it, by its path
+        but       keys of what is known
+        """
+        if not theirs or not stood or not all(history):
+            return []
+        first, before, now = (decoded(one).found for one in history[1:])
+        their, here, mine = decoded(theirs), decoded(stood).found, decoded(own)
+        left_out = {*their.tracked, *mine.tracked, *mine.others, *but}
+        return [
+            self._difference(key, GONE, shown(entry))
+            for key, entry in their.found.items()
+            if key not in left_out
+            and key in before
+            and says_all(entry)
+            and not same(entry, before[key])
+            and _as_in(mine.found, key, entry)
+            and (
+                not _as_in(now, key, before[key])
+                or (
+                    in_steps(path_of(key))
+                    and not (_as_in(here, key, entry) and _as_in(first, key, before[key]))
+                )
+            )
+        ]
 
     def left(
         self,

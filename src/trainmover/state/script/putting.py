@@ -68,16 +68,16 @@ def to_put(
     themselves. Raises ProtocolError for contents that are none."""
     both = theirs.keys() & mine.keys() & among
     others = {key for key in both if not same(theirs[key], mine[key])}
-    known = {key for key in others if _says_all(theirs[key]) and _says_all(mine[key])}
+    known = {key for key in others if says_all(theirs[key]) and says_all(mine[key])}
     return {key: _value_of(theirs[key]) for key in known}
 
 
 def larger(theirs: Mapping[str, Entry], keys: Iterable[str]) -> dict[str, Any]:
     """The same of what is no small value here and was one there."""
-    return {key: _value_of(theirs[key]) for key in keys if _says_all(theirs[key])}
+    return {key: _value_of(theirs[key]) for key in keys if says_all(theirs[key])}
 
 
-def _says_all(entry: Entry) -> bool:
+def says_all(entry: Entry) -> bool:
     return type(entry) in PLAIN or len(entry) > 2
 
 

@@ -24,6 +24,7 @@ only reads it.
 import dataclasses
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -37,9 +38,10 @@ from trainmover.asked import are
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
+from trainmover.state.script.code.in_steps import stored_in_steps
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
-from trainmover.state.script.code.source import source_of, temporary_in, together
+from trainmover.state.script.code.source import source_of, temporary_in, together, tree_of
 from trainmover.state.script.comparison import (
     Comparison,
     Known,
@@ -49,6 +51,7 @@ from trainmover.state.script.comparison import (
     known_of,
     path_of,
 )
+from trainmover.state.script.left import Left, Now
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.place.alike import go_on_alike, under_way
@@ -76,6 +79,7 @@ from trainmover.state.script.search.layout import (
     Slot,
     going,
     now_in,
+    short,
     value_of,
 )
 from trainmover.state.script.sharing import SHARED, Sharing
@@ -166,6 +170,8 @@ class Variables:
         self._closed: dict[int, Closed] = {}
         self.at: list[int] = []
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
+        self.left = Left(self._now, self._entry_of, self._said)
+        self._in_steps: tuple[Source, frozenset[str]] | None = None
         self._collects = True  # What calls us may be a function in C that collects.
         self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
 
@@ -765,6 +771,40 @@ class Variables:
         for slot in layout.outside:
             yield slot, now_in(slot), None
         _let_go(frames, locals_of)
+
+    # --- what steps leave -------------------------------------------------------------------------
+
+    def in_steps(self, path: str) -> bool:
+        """Whether the source of some step stores to a name in this path."""
+        if self._in_steps is None or self._in_steps[0] is not self._source:
+            trees = [tree_of(module.__file__ or "") for module in self._own_modules]
+            names = stored_in_steps(tree for tree in trees if tree is not None)
+            self._in_steps = self._source, names
+        return not self._in_steps[1].isdisjoint(re.findall(r"\w+", path))
+
+    def written_in_steps(self, *histories: Sequence[bytes]) -> set[str]:
+        """Keys of what steps seem to write before they read it, and have written otherwise from one
+        capture to the next."""
+        every = [[decoded(one).brief for one in history if one] for history in histories]
+        return {key for key in stored(*every) if self.in_steps(path_of(key))}
+
+    def _now(self, frame: FrameType | None) -> Iterator[Now]:
+        """Every variable of the newest place that does not go with tracked state, below the frames
+        that were there then."""
+        newest = self._newest
+        if newest is None:
+            return
+        stay = {*newest.tracked, *(slot.key for slot in newest.carried)}
+        for one, slots, place in zip(self.frames(frame), newest.frames, newest.place, strict=False):
+            if [short(one.f_code.co_filename), one.f_code.co_name] != place[:2]:
+                break
+            values = one.f_locals
+            for slot in slots:
+                if slot.key not in stay and not slot.target:
+                    yield Now(slot, values.get(slot.name, ABSENT), one)
+        for slot in (*newest.brief, *newest.outside):
+            if slot.key not in stay:
+                yield Now(slot, now_in(slot), None)
 
     def _said(self, key: str) -> str:
         file, line = self._line_of(key)

@@ -97,6 +97,7 @@ class Journey:
 
     def compare_inputs(self, args: Any, kwargs: Any) -> None:
         """A step is called with these: the rank has called it with the same, as far as is known."""
+        self._refusal.put_back()
         record = self.way.record
         step, *known = record.inputs or (0,)
         if self.way.in_loops or step != self._member.calls + 1:
@@ -163,6 +164,7 @@ class Journey:
         self._stand_behind_next_step()
         if member.calls == way.committed and self._closing:
             self._arrive()
+        self._refusal.pass_over()
         return way.given(member.calls, result, names)
 
     def _stand_behind_next_step(self) -> None:
@@ -182,6 +184,7 @@ class Journey:
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch of the loop just entered; raises StopIteration if the rank had left it."""
+        self._refusal.put_back()
         member, way = self._member, self.way
         member.variables.begin()
         loops = member.loops

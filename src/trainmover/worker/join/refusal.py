@@ -53,6 +53,7 @@ class Refusal:
         self._looked = -1  # Number of a loop.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
+        self._at_fetch = b""
         self._rank = rank
         self._variables = variables
         self._loops = loops
@@ -96,9 +97,21 @@ class Refusal:
             found = differences(self._own())
         self.refuse(found)
         if theirs:
-            self._theirs = decoded(theirs)
+            self._theirs, self._at_fetch = decoded(theirs), theirs
             self._put_brief(self._theirs.brief, own)
             self._variables.put_away(self._theirs.brief, with_locals=True)
+        self._variables.left.stand(sys._getframe(1))
+
+    def pass_over(self) -> None:
+        """A step that the rank has made is passed over: what it left in variables is gone."""
+        written = self._variables.written_in_steps(
+            [self.stood, self._at_fetch], [self._at_fetch, *self.history]
+        )
+        self._variables.left.put_away(sys._getframe(1), written)
+
+    def put_back(self) -> None:
+        """The lines behind it have run."""
+        self._variables.left.put_back(sys._getframe(1))
 
     def not_begun(self, begun: Begun) -> list[Difference]:
         """Where the script calls a step as the rank did: what lines since the fetch have made
@@ -118,6 +131,16 @@ class Refusal:
         summed = set() if asked else self._variables.summed
         begun = self._variables.comparison.begun
         self.refuse(begun(self.history, own, self.apart, self._was_put, summed))
+        self.refuse(
+            self._variables.comparison.of_rank(
+                self._at_fetch,
+                self.stood,
+                self.history,
+                own,
+                in_steps=self._variables.in_steps,
+                but=summed,
+            )
+        )
         if self._theirs is not None and self.history and all(self.history):
             before, now = (decoded(one).brief for one in self.history[-2:])
             known = made_of(self._theirs.brief, before, now)

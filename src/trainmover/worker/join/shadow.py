@@ -5,6 +5,7 @@ fetch, and stays there, in case its rank is lost, until it is bound or the proce
 A warm-up is unwound there.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -102,6 +103,8 @@ class Shadow:
         member.reported.begin(function)
         member.in_step, member.passed, member.updated = True, False, False
         self.replayer.begin_step()
+        left, frame = member.variables.left, sys._getframe(1)
+        left.begin_step(frame)
         try:
             result = function(*args, **kwargs)
         except (Exception, SystemExit):
@@ -112,6 +115,7 @@ class Shadow:
         finally:
             member.in_step = False
             self.replayer.end_step()
+        left.end_step(frame)
         number = number_of(result)
         self.number = float("nan") if number is None else number
         member.kinds.note(member.reported.code, result, member.reported.numbers(), kept=True)
@@ -121,6 +125,7 @@ class Shadow:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
         member.variables.begin()
+        member.variables.stand()  # To see what steps leave in them: see `left`.
         batch = member.loops.take(
             batches, rng.capture(), member.calls, member.variables.standing_at()
         )

@@ -218,8 +218,9 @@ class Search:
             known += [slot.key for slot in newest]
             return
         whole = obj.state_dict()  # type: ignore[attr-defined]
-        known += self._in_state(whole, newest, _whose(obj))
-        known += self._in_state(whole, short, _whose(obj))
+        found = self._in_state(whole, newest, _whose(obj))
+        taken = [slot for slot in newest if slot.key in found]
+        known += [*found, *self._in_state(whole, short, _whose(obj), taken)]
 
     def _added(self, obj: object, slots: list[Slot]) -> list[str]:
         """Keys of what an optimizer with a state_dict() of its own has there by name, beside what
@@ -232,14 +233,20 @@ class Search:
         added = {name: self._entry(state[name]) for name in state.keys() - OF_OPTIMIZERS}
         return [one.key for one in slots if added.get(one.name) == self._entry(now_in(one))]
 
-    def _in_state(self, whole: Any, slots: list[Slot], owner: object) -> list[str]:
+    def _in_state(
+        self, whole: Any, slots: list[Slot], owner: object, taken: Iterable[Slot] = ()
+    ) -> list[str]:
         """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
-        has it. A part of the state stands for one attribute, and an attribute may have many."""
+        has it. A part of the state stands for one attribute, and an attribute may have many.
+
+        taken: for what parts of it stand already
+        """
         state = flattened(whole, 2)
         left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
         told = [slot for slot in slots if not self._inside.counting.holds(now_in(slot), _is_code)]
         named = _named(Counter(_plainly(name) for name, _ in state), told, owner)
         left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
+        left.subtract(entry for slot in taken for entry in self._parts(now_in(slot), left))
         others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
         asked = Counter(entry for parts in others.values() for entry in parts)
         found = [
