@@ -263,7 +263,7 @@ class Member:
 
     def _keep_given(self, step: Step, values: dict[str, float], result: Any) -> None:
         code = self.reported.code
-        told = self.kinds.are_told(code, result)
+        told = self.kinds.are_told(code, result, values)
         data = b"" if told else self.foreseen.returned(code, result)
         self.deposit.keep_given(step, values, data)
         if not told and self.foreseen.goes_blind(code):
@@ -325,7 +325,8 @@ class Member:
             if self.reported.late:
                 self.updates.late_value()
             if not self.passed:
-                if not self.kinds.are_told(self.reported.code, result):
+                values = self.reported.numbers()
+                if not self.kinds.are_told(self.reported.code, result, values):
                     self.foreseen.at_return(result)
                 self.pass_gate(returned=True)
             return result

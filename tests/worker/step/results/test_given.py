@@ -57,15 +57,15 @@ def test_a_row_tells_a_number_that_all_calls_have_reported_by_one_name(
     kinds = Kinds()
     for given, values in calls:
         kinds.note("code", torch.tensor(given), values)
-    assert kinds.are_told("code", torch.tensor(0.75)) == told
-    assert kinds.are_told("code", None)
+    assert kinds.are_told("code", torch.tensor(0.75), {}) == told
+    assert kinds.are_told("code", None, {})
 
 
 @pytest.mark.parametrize("result", [(0.5, 0.25), {"loss": 0.5}, torch.tensor(3), 3, "text", True])
 def test_a_row_tells_nothing_but_one_number_with_a_fraction(result: Any) -> None:
     kinds = Kinds()
     kinds.note("code", result, {})
-    assert not kinds.are_told("code", result)
+    assert not kinds.are_told("code", result, {})
 
 
 def test_of_a_tensor_only_the_kind_is_kept() -> None:
@@ -101,3 +101,12 @@ def test_the_newest_results_are_kept_as_far_as_there_is_room() -> None:
 )
 def test_what_cannot_be_sent_is_left_out(result: Any) -> None:
     assert packed(result) == b""
+
+
+def test_a_number_that_a_row_has_told_by_a_name_and_tells_no_more_is_kept_from_then_on() -> None:
+    kinds = Kinds()
+    kinds.note("code", 0.5, {"loss": 0.5, "total": 0.5})  # An auxiliary loss begins later.
+    assert kinds.are_told("code", 0.25, {"loss": 0.25, "total": 0.25})
+    assert not kinds.are_told("code", 0.75, {"loss": 0.5, "total": 0.75})
+    assert not kinds.are_told("code", 0.25, {"loss": 0.25, "total": 0.25})
+    assert kinds.are_told("code", None, {})

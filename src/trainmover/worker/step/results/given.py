@@ -82,9 +82,17 @@ class Kinds:
         all of them have reported that. Of others the usual: a loss, of which nothing is known."""
         return self._of.get(code, (_A_NUMBER, set()))
 
-    def are_told(self, code: object, result: Any) -> bool:
-        """Whether a row tells what this call has given, or it has given nothing."""
-        return result is None or (code in self.told and _is_number(result))
+    def are_told(self, code: object, result: Any, values: Mapping[str, float]) -> bool:
+        """Whether a row with these values tells what this call has given, or it has given nothing.
+        Once it does not by one of its names, it never does: another process goes by the first."""
+        if result is None or code not in self.told or not _is_number(result):
+            return result is None
+        if (one := number_of(result)) is not None:
+            for name in self._of[code][1]:
+                if name in values and not is_same(values[name], one):
+                    self.told.discard(code)
+                    return False
+        return True
 
 
 def packed(result: Any) -> bytes:
