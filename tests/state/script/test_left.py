@@ -55,7 +55,9 @@ def test_who_uses_what_is_gone_hears_of_it_until_the_next_fetch() -> None:
     box = script.values.box
     script.left.put_away(None, set())
     assert script.values.rate == 0.5
-    with pytest.raises(StateMismatch, match="The script reads `box`"):
+    with pytest.raises(
+        StateMismatch, match="The script reads `box`, which its last step had changed"
+    ):
         sum(script.values.box)
     script.left.put_away(None, set())
     script.left.put_back(None)

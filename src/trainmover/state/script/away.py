@@ -68,6 +68,13 @@ class Away:
 
 
 def _refuse(self: Away, *_: object, **__: object) -> NoReturn:
+    if self.restore is not None:
+        raise StateMismatch(
+            f"The script reads {self.said}, which its last step had changed, and that is gone with "
+            "the machine that had made it.",
+            means="This machine cannot go on as the rank: it would go on with another value.",
+            do="Return it from the step, or report it, or work with it in the step.",
+        )
     raise StateMismatch(
         f"The script reads {self.said}, which is gone with the machine that had made it: its "
         "source looks as if every step wrote it before it reads it.",

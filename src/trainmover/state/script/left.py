@@ -79,6 +79,10 @@ class Left:
         """Here the rank has fetched, and its values are put."""
         self._at_fetch = {one.slot.key: one.value for one in self._now(frame)}
 
+    def forget(self) -> None:
+        """All steps that the rank has made are passed over."""
+        self._at_fetch = {}
+
     def put_away(self, frame: FrameType | None, written: Set[str]) -> None:
         """A step that the rank has made is passed over.
 

@@ -72,6 +72,7 @@ class Journey:
 
     def end(self) -> None:
         """It has arrived. Raises StateMismatch if the script has gone on with what it must not."""
+        self._member.variables.left.forget()
         if self._newer is not None:
             self._newer.arrive()
 

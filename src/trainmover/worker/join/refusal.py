@@ -100,7 +100,8 @@ class Refusal:
             self._theirs, self._at_fetch = decoded(theirs), theirs
             self._put_brief(self._theirs.brief, own)
             self._variables.put_away(self._theirs.brief, with_locals=True)
-        self._variables.left.stand(sys._getframe(1))
+        if not at_boundary:
+            self._variables.left.stand(sys._getframe(1))
 
     def pass_over(self) -> None:
         """A step that the rank has made is passed over: what it left in variables is gone."""
