@@ -558,7 +558,7 @@ class Member:
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
         record.variables, record.objects = variables, groups.objects.kept()
-        self.deposit.tell(record)
+        self.deposit.tell(record, self.loops.fetches, self.variables.stored_in_steps())
 
     def place(self, moment: Moment, at: list[int]) -> Place:
         """Of the fetch under way. at: instructions at which the script's frames stand"""

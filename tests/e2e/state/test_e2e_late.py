@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import arms
 from arms import Fault, Place, Verdict
-from habits import BEST, HABITS, LATE, Habit
+from habits import BEST, HABITS, LATE, OWN_FLAG, Habit
 
 TOLD = {Verdict.EQUAL, Verdict.REFUSED, Verdict.LATE}
 SAID = "for the first time"
@@ -40,6 +40,22 @@ def test_what_one_rank_alone_begins_late_is_not_lost_once_the_step_has_returned(
     step: int, place: Place
 ) -> None:
     comes_to(BEST, step, place)
+
+
+class Alone(Fault):
+    """The worker dies, and its machine takes the rank itself, whatever standbys had to say."""
+
+    def drill(self, habit: Habit) -> str:
+        return super().drill(habit).replace("kill", "crash")
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("step", range(18, 24))
+def test_a_flag_of_each_rank_s_own_is_not_believed_for_its_equal(step: int, slot: int) -> None:
+    """At some of these steps it is the same on both ranks before the step, and behind it not."""
+    found, why = arms.judge(OWN_FLAG, Alone(Place.GATE, slot, step))
+    assert found in TOLD, f"{found}\n{why}"
 
 
 class Later(Fault):

@@ -9,6 +9,7 @@ import pytest
 from captures import JOINER, RANK, Job
 
 from trainmover.errors import StateMismatch
+from trainmover.state.script.comparison import decoded, path_of
 from trainmover.state.script.left import Left, Now
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.values import entry_of
@@ -107,8 +108,11 @@ OWN = """
 """
 
 
-def of_rank(run: Callable[[str], Job], first: int, changes: str = "False") -> list[str]:
-    """Of the rank's own, what the step behind its last fetch may have changed."""
+def of_rank(
+    run: Callable[[str], Job], first: int, changes: str = "False", parted: str = ""
+) -> list[str]:
+    """Of the rank's own, what the step behind its last fetch may have changed. parted: by their
+    courses"""
     Job.marked = SimpleNamespace(step=lambda function: function)  # type: ignore[attr-defined]
     lost = run(OWN.format(first=first, rank=1, changes=changes))
     source = run(OWN.format(first=0, rank=0, changes="False"))
@@ -120,6 +124,7 @@ def of_rank(run: Callable[[str], Job], first: int, changes: str = "False") -> li
         history,
         lost.own[at],
         in_steps=lambda path: path in ("turn", "rows"),
+        parted={key for key in decoded(lost.theirs[at]).found if path_of(key) == parted},
         but=set(),
     )
     return [one.name for one in found]
@@ -131,6 +136,7 @@ def test_a_value_of_the_rank_s_own_that_its_last_step_may_have_changed_is_named(
     """The other rank's, which has flipped to the same, says nothing of it."""
     assert of_rank(run, first=1) == ["turn"]
     assert of_rank(run, first=0) == []
+    assert of_rank(run, first=0, parted="turn") == ["turn"]
 
 
 def test_one_that_has_changed_before_is_named_though_no_other_rank_changes_it(

@@ -3,7 +3,7 @@ process at two fetches.
 """
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from trainmover.state.script.search.layout import (
 )
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, known_as, same, shown
 
-_decoder = msgspec.msgpack.Decoder()
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 GONE = ""
 """In place of a value that nobody knows."""
 _OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
@@ -177,16 +177,19 @@ class Comparison:
         own: bytes,
         *,
         in_steps: Callable[[str], bool],
+        parted: Set[str],
         but: Set[str],
     ) -> list[Difference]:
         """What was the rank's own at the fetch for a step that it has made and that was passed over
         here, is still the same here, and may have been changed by that step: another rank's value
-        says nothing then. Raises ProtocolError on malformed bytes.
+        says nothing then, also if it was the same by chance. Raises ProtocolError on malformed
+        bytes.
 
         theirs    where the rank fetched for that step
         stood     of this run, in the sandbox
         history   as in `begun`
         in_steps  whether steps may store to it, by its path
+        parted    keys of what steps store to, and has not been the same on both: see `Courses`
         but       keys of what is known
         """
         if not theirs or not stood or not all(history):
@@ -194,21 +197,21 @@ class Comparison:
         first, before, now = (decoded(one).found for one in history[1:])
         their, here, mine = decoded(theirs), decoded(stood).found, decoded(own)
         left_out = {*their.tracked, *mine.tracked, *mine.others, *but}
+
+        def may_change(key: str, entry: Entry) -> bool:
+            if not _as_in(now, key, before[key]):
+                return True
+            stood_so = _as_in(here, key, entry) and _as_in(first, key, before[key])
+            return in_steps(path_of(key)) and not stood_so
+
         return [
             self._difference(key, GONE, shown(entry))
             for key, entry in their.found.items()
             if key not in left_out
             and key in before
             and says_all(entry)
-            and not same(entry, before[key])
             and _as_in(mine.found, key, entry)
-            and (
-                not _as_in(now, key, before[key])
-                or (
-                    in_steps(path_of(key))
-                    and not (_as_in(here, key, entry) and _as_in(first, key, before[key]))
-                )
-            )
+            and (key in parted or (not same(entry, before[key]) and may_change(key, entry)))
         ]
 
     def left(
@@ -337,6 +340,17 @@ def all_in(data: bytes) -> tuple[dict[str, Entry], list[str]]:
     """Also what is read only behind the loop; and keys of what hangs on tracked state."""
     _, found, at_end, tracked, *_ = decoded(data)
     return at_end | found, tracked
+
+
+def states_in(data: bytes, keys: Iterable[str]) -> dict[str, bytes]:
+    """Of a capture, what these variables were, as far as it has them: see `state_of`."""
+    found = decoded(data).found if data else {}
+    return {key: state_of(found[key]) for key in keys if key in found}
+
+
+def state_of(entry: Entry) -> bytes:
+    """The same bytes for the same entry, in all processes."""
+    return _encoder.encode(entry)
 
 
 def known_of(entry: Entry) -> Known:

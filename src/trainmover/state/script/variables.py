@@ -50,6 +50,7 @@ from trainmover.state.script.comparison import (
     is_given,
     known_of,
     path_of,
+    state_of,
 )
 from trainmover.state.script.left import Left, Now
 from trainmover.state.script.lines import line_of
@@ -781,6 +782,21 @@ class Variables:
             names = stored_in_steps(tree for tree in trees if tree is not None)
             self._in_steps = self._source, names
         return not self._in_steps[1].isdisjoint(re.findall(r"\w+", path))
+
+    def stored_in_steps(self) -> dict[str, bytes]:
+        """What variables that steps store to are at the fetch that was captured last, but for what
+        goes with tracked state: see `comparison.state_of`."""
+        newest = self._newest
+        if newest is None:
+            return {}
+        if newest.in_steps is None:
+            slots = [slot for shown in newest.frames for slot in shown] + newest.outside
+            own = [slot for slot in slots if not slot.target and slot.key not in newest.tracked]
+            newest.in_steps = [slot for slot in own if self.in_steps(path_of(slot.key))]
+        if not newest.in_steps:
+            return {}
+        known = [slot for slot in newest.in_steps if slot.entry is not NO_VALUE]
+        return {slot.key: state_of(slot.entry) for slot in known}
 
     def written_in_steps(self, *histories: Sequence[bytes]) -> set[str]:
         """Keys of what steps seem to write before they read it, and have written otherwise from one

@@ -8,7 +8,7 @@ iterator around job.batches keeps of the batches before.
 import inspect
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from types import FrameType
 from typing import NoReturn
@@ -42,6 +42,7 @@ class Refusal:
     why      it must not become the rank, whoever runs it; "" if it may
     stood, stood_at  the script's variables where the run parked, and which instructions that were
     history, apart  of the source: see `Comparison.begun`
+    parted   keys of variables that steps store to, and have been another there
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
@@ -50,6 +51,7 @@ class Refusal:
         self.stood_at: list[int] = []
         self.history: Sequence[bytes] = ()
         self.apart: Apart = never_apart
+        self.parted: Set[str] = frozenset()
         self._looked = -1  # Number of a loop.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
@@ -139,6 +141,7 @@ class Refusal:
                 self.history,
                 own,
                 in_steps=self._variables.in_steps,
+                parted=self.parted,
                 but=summed,
             )
         )

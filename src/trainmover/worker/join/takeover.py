@@ -33,6 +33,7 @@ from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.join.unknown import NumberOfBefore, refuse
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
+from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
 
@@ -159,6 +160,8 @@ class Takeover:
         member = self._member
         refusal = self.shadow.refusal
         refusal.history = taken.header["variables"]
+        record, courses = taken.record, taken.header["courses"]
+        refusal.parted = parted(record.courses, courses.get(record.top_step))
         refusal.apart = parted_groups(self._rank, taken.source, _source_in(taken))
         member.gate.undo_wanted = bool(taken.header["undo"])
         member.updates.changes.early |= bool(taken.header["early"])

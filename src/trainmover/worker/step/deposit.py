@@ -18,6 +18,7 @@ from trainmover.protocol.messages import Row
 from trainmover.state import rng
 from trainmover.state.encode import encode
 from trainmover.state.proof.samples import Proof, Samples
+from trainmover.state.script.comparison import states_in
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Offered
 from trainmover.worker.data.inputs import hash_of
@@ -44,7 +45,8 @@ class Deposit:
     behind      what that step has changed behind its gate
     between     names of small state that lines between two steps have changed: until the last
                 fetch, and until the one before
-    courses     what small state has been at all fetches until now
+    courses     what small state, and variables that steps store to, have been at all fetches until
+                now
     captured    the script's variables: at the first fetch, where a run in the sandbox stands behind
                 the recorded steps, at the last fetch but one, and at the last
     samples     of the shared state, at the newest gates
@@ -74,6 +76,7 @@ class Deposit:
         self.captured = [b"", b"", b"", b""]
         self.samples = Samples(tracked)
         self.several = False
+        self._fetch = 0
         self._rounds_every = station.spec.fingerprint_every
         self._rank = rank
         self._standing = station.standing
@@ -98,21 +101,28 @@ class Deposit:
         if self._keeper.follow(buddy, self.latest) or other:
             self._recording.put()
 
-    def tell(self, record: RankRecord) -> None:
-        """The rank stands at a fetch: tell the buddy without waiting."""
+    def tell(self, record: RankRecord, fetch: int, stored: Mapping[str, bytes]) -> None:
+        """The rank stands at a fetch: tell the buddy without waiting. It may stand there for
+        several epochs, and tell it in each: what was before is what was at another one.
+
+        fetch: its number
+        stored: what variables are that steps store to
+        """
+        again, self._fetch = fetch == self._fetch, fetch
         given = self.latest.given if self.latest is not None else []
         if given and given[-1].step >= record.top_step:
             record.given = lately(given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
-        known, then = self.between[0], self.return_small
+        before, then = self.between[again], self.return_small
+        known = before
         small = record.top.small if record.now is None else record.now.small
         if then and small != then:
             known |= {name for name, state in small.items() if then.get(name, state) != state}
-        self.between = known, self.between[0]
-        record.courses = self.courses.fetched(record.top_step, small)
-        first, stood, _, newest = self.captured
+        self.between = known, before
+        record.courses = self.courses.fetched(record.top_step, small, stored)
+        first, stood, *newest = self.captured
         stood = stood or (b"" if self._recording.is_open else record.variables)
-        self.captured = [first or record.variables, stood, newest, record.variables]
+        self.captured = [first or record.variables, stood, newest[not again], record.variables]
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
@@ -261,7 +271,8 @@ class Deposit:
         small: what it has become, which is the source's only where both hold the same
         rank: the record of the one whose place it takes
         """
-        self.courses.go_on_as(rank.top_step, rank.top.small, rank.courses)
+        every = rank.top.small | states_in(rank.variables, rank.courses)
+        self.courses.go_on_as(rank.top_step, every, rank.courses)
         alike = {name for name, state in source["small"].items() if small.get(name) == state}
         gate, at_return = source["gate_small"], source["return_small"]
         self.gate_small = {name: state for name, state in gate.items() if name in alike}
@@ -340,6 +351,7 @@ class Deposit:
     def forget(self) -> None:
         """Drop what was kept here."""
         self.latest, self.captured = None, [b"", b"", b"", b""]
+        self._fetch = 0
         self.gate_small, self.return_small = {}, {}
         self.between = frozenset(), frozenset()
         self.courses.forget()

@@ -88,6 +88,7 @@ class Layout:
     summed    keys of variables that sum up what steps give: see `place.summed`
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
+    in_steps  slots of what steps store to, once that was asked for
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
               read before: in which frame, the key, the expression, and who works it out
     iterators  of the loops around the fetch, and managers of the `with`s: see `Stacked`
@@ -113,6 +114,7 @@ class Layout:
     summed: set[str] = field(default_factory=set)
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
+    in_steps: list[Slot] | None = None
     rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
     iterators: list["Stacked"] = field(default_factory=list)
     kinds: Set[int] = frozenset()
