@@ -400,6 +400,14 @@ BESIDE = {
         for x, y in job.batches(DATA):
             kept.random()
     """,
+    "what lies in a folder of the process's own": """
+        import tempfile
+        path, kept = os.path.join(tempfile.mkdtemp(), f"{os.getpid()}.txt"), 0
+        for x, y in job.batches(DATA):
+            with open(path, "a") as file:
+                file.write("x" * (y + 10))
+            kept += os.path.getsize(path)
+    """,
     "what is kept by the host": """
         kept = {socket.gethostname(): 0.0}
         for x, y in job.batches(DATA):
@@ -451,10 +459,19 @@ def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) ->
         ("of = {id(p): 1 for p in x}", set()),
         ("text = said(time.time() - t)", {"text"}),
         ("mean = said(loss, time.time() - t)", set()),
+        ("n = os.path.getsize(f'{os.getpid()}')", set()),
+        ("n = sum(os.path.getsize(one) for one in glob.glob(f'{os.getpid()}/*'))", set()),
+        ("n = len(list(Path(f'{os.getpid()}').glob('*.pt')))", set()),
+        ("n = Path(f'{os.getpid()}').stat().st_size", set()),
+        ("kept = torch.load(f'{os.getpid()}')", set()),
+        ("n = Path('log').stat().st_mtime", {"n"}),
+        ("n = os.path.getmtime('log')", {"n"}),
+        ("rows = [line for line in glob.glob(f'{os.getpid()}/*')]", {"rows"}),
+        ("n = len(str(time.time()))", {"n"}),
     ],
 )
 def test_only_the_part_that_tells_the_time_is_left_out(text: str, tells: set[str]) -> None:
-    source = read(ast.parse(f"import time\n{FUNCTION}\n{text}\n"))
+    source = read(ast.parse(f"import glob, os, time\n{FUNCTION}\n{text}\n"))
     assert source.scopes["<module>", 0].clocks == tells
 
 

@@ -33,6 +33,7 @@ _CLOCK_MODULES = frozenset(
 _CLOCK_CALLS = frozenset(
     {"os.getpid", "os.getppid", "os.uname", "os.urandom", "os.times"}
     | {"os.getloadavg", "os.getlogin", "threading.get_ident", "shutil.disk_usage", "id"}
+    | {"os.path.getmtime", "os.path.getctime", "os.path.getatime"}
 )
 _TIMELESS = frozenset(
     {"timedelta", "strptime", "fromisoformat", "fromtimestamp", "fromordinal", "combine", "replace"}
@@ -46,10 +47,18 @@ _TIMELESS_ALONE = frozenset({"timedelta", "SpooledTemporaryFile"})
 _CLOCK_ATTRIBUTES = frozenset(
     {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
     | {"max_memory_reserved", "memory_stats", "mem_get_info"}
+    | {"st_mtime", "st_ctime", "st_atime", "st_mtime_ns", "st_ctime_ns", "st_atime_ns", "st_ino"}
 )
 _MIXED = (ast.Tuple, ast.List, ast.Dict, ast.Call)
 _CHOOSE = frozenset({"min", "max"})
 _LOOKS_UP = frozenset({"get", "pop", "setdefault"})
+_READS = frozenset(
+    {"read", "readline", "readlines", "read_text", "read_bytes", "load", "loadtxt", "genfromtxt"}
+    | {"fromfile", "read_csv", "getsize", "stat", "tell", "exists", "isfile", "isdir", "is_file"}
+    | {"is_dir", "listdir"}
+)
+"""What lies in a file or folder follows from nothing in its name."""
+_LISTS = frozenset({"glob", "rglob", "iglob", "iterdir", "scandir", "walk"})
 _Path = tuple[int, str]
 """A name with the id of its scope, an attribute with 0."""
 
@@ -387,6 +396,10 @@ class Clocks:
         match node:
             case ast.IfExp(body=body, orelse=orelse):
                 return self._if_all([body, orelse], scope, but)
+            case ast.Call() if self._reads(node):
+                return []
+            case ast.GeneratorExp(elt=ast.Call() as held) | ast.ListComp(elt=ast.Call() as held):
+                return [held] if self._reads(held) else children(node)
             case ast.comprehension(iter=iterable):
                 return [iterable]
             case ast.Call(func=ast.Attribute(value=held, attr=name), args=[_, *others]):
@@ -403,6 +416,13 @@ class Clocks:
         if isinstance(node, ast.Call) and called_name(node) in self._written | _CHOOSE:
             return self._if_all(grammar.given_to(node), scope, but)
         return children(node)
+
+    def _reads(self, call: ast.Call) -> bool:
+        """Whether it gives what lies in a file or folder, or how much that is."""
+        name = called_name(call)
+        if name == "len" and call.args:
+            return any(called_name(one) in _LISTS for one in walk(call.args[0]))
+        return name in _READS and name not in self._written
 
     def _if_all(self, values: list[ast.expr], scope: Scope, but: str) -> list[ast.AST]:
         """These, if all of them tell the time that may differ."""
