@@ -347,5 +347,6 @@ LATE = [
     )
 ]
 BEST = Habit("late/best")
+"""What begins late, and may not be carried in the step in which it does: `test_e2e_late.py`."""
 OWN_FLAG = Habit("late/own_flag")
-"""See `test_e2e_late.py`: what begins late, and may not be carried in the step in which it does."""
+"""What is refused or not, by what the two ranks happen to have: see there, too."""

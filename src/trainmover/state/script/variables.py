@@ -791,7 +791,8 @@ class Variables:
             return {}
         if newest.in_steps is None:
             slots = [slot for shown in newest.frames for slot in shown] + newest.outside
-            own = [slot for slot in slots if not slot.target and slot.key not in newest.tracked]
+            tracked = {*newest.tracked}
+            own = [slot for slot in slots if not slot.target and slot.key not in tracked]
             newest.in_steps = [slot for slot in own if self.in_steps(path_of(slot.key))]
         if not newest.in_steps:
             return {}

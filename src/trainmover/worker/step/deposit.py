@@ -113,16 +113,17 @@ class Deposit:
         if given and given[-1].step >= record.top_step:
             record.given = lately(given, record.top_step)
         record.sample, self.latest = self.samples.newest, record
-        before, then = self.between[again], self.return_small
+        returned, before = self.return_small, self.between[1 if again else 0]
         known = before
         small = record.top.small if record.now is None else record.now.small
-        if then and small != then:
-            known |= {name for name, state in small.items() if then.get(name, state) != state}
+        if returned and small != returned:
+            known |= {name for name, state in small.items() if returned.get(name, state) != state}
         self.between = known, before
         record.courses = self.courses.fetched(record.top_step, small, stored)
-        first, stood, *newest = self.captured
+        first, stood, then, newest = self.captured
         stood = stood or (b"" if self._recording.is_open else record.variables)
-        self.captured = [first or record.variables, stood, newest[not again], record.variables]
+        last = then if again else newest
+        self.captured = [first or record.variables, stood, last, record.variables]
         if self._buddy and not self._boundary.tainted():
             try:
                 self._keeper.put(self.latest)
