@@ -13,7 +13,7 @@ from trainmover.comm.member import Member
 def positions(members: Iterable[Member]) -> dict[str, int]:
     """Group -> collectives begun in this epoch; of groups that have no peers nothing."""
     return {
-        _name(member): member.watch.session.sequence_number() - member.begun
+        name_of(member): member.watch.session.sequence_number() - member.begun
         for member in list(members)
         if member.size > 1 and member.watch is not None and _counts(member)
     }
@@ -37,6 +37,6 @@ def _counts(member: Member) -> bool:
     return watch is not None and not watch.released and (member.private or watch.prompt is not None)
 
 
-def _name(member: Member) -> str:
+def name_of(member: Member) -> str:
     """Equal on all ranks of the group, and on no others."""
     return f"private/{member.name}" if member.private else member.place or member.name

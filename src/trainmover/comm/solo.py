@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from trainmover.comm.calls.arguments import inputs_of, outputs_of
+from trainmover.comm.calls.arguments import MESSAGES, inputs_of, outputs_of
 from trainmover.comm.calls.settled import SettledWork
 from trainmover.comm.communicator import LinkStats, View
 from trainmover.errors import UserError
-
-_NEEDS_A_PEER = frozenset({"send", "recv", "recv_anysource"})
 
 
 class SoloSession:
@@ -23,7 +21,7 @@ class SoloSession:
         self._calls = 0
 
     def issue(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if op in _NEEDS_A_PEER:
+        if op in MESSAGES:
             raise UserError(f"{op} in a group of one rank has no peer")
         self._calls += 1
         outputs = outputs_of(op, args, kwargs)

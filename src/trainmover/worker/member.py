@@ -299,7 +299,8 @@ class Member:
         """Every step of an epoch is made in one mode, the same on all ranks."""
         if self.gate.mode_is_known:
             return
-        while not self.gate.settles_mode() and not self.boundary.closing:
+        updates = bool(self.tracked.optimizers)
+        while not self.gate.settles_mode(updates=updates) and not self.boundary.closing:
             self.boundary.settle()
         self.updates.mode_settled()
 

@@ -222,6 +222,48 @@ def test_where_all_wait_and_nobody_is_missing_the_step_is_retried_in_place() -> 
     assert found.marks["heard"] == S - 700_000
 
 
+def in_a_circle(epoch: int = 1) -> list[WorkerSaid]:
+    """0 and 1 wait at the gate, and 2 for what they do behind it."""
+    at_gate = [stands(name, rank, calls=6, epoch=epoch) for name, rank in ALL[:2]]
+    facts = [
+        replace_fact(one, counts={"private/gate": 6, "0": 3}, group="private/gate")
+        for one in at_gate
+    ]
+    behind = stands("m3", 2, calls=5, epoch=epoch)
+    counts = {"private/gate": 5, "0": 4}
+    return [*facts, replace_fact(behind, counts=counts, group="0", call="broadcast of group 0")]
+
+
+def replace_fact(event: WorkerSaid, **values: Any) -> WorkerSaid:
+    return msgspec.structs.replace(event, fact=msgspec.structs.replace(event.fact, **values))
+
+
+def test_ranks_that_wait_for_each_other_end_the_job_with_what_each_waits_in() -> None:
+    first, *others = in_a_circle()
+    job, effects = after(RUNNING, first, others[0])
+    assert (effects, job.phase) == ((), Phase.RUNNING)
+    job, effects = after(job, others[1])
+    assert (job.phase, job.code) == (Phase.ENDED, 1)
+    assert "Ranks 0 and 2 wait for each other" in job.ended_because
+    assert "rank 0 in the gate at train.py line 33 for rank 2" in job.ended_because
+    assert "rank 2 in broadcast of group 0 at train.py line 33 for rank 0" in job.ended_because
+    assert "first optimizer.step()" in job.ended_because
+
+
+def test_what_they_said_in_an_older_epoch_is_no_circle() -> None:
+    job, _ = after(RUNNING, *in_a_circle(epoch=0))
+    assert job.phase is Phase.RUNNING
+
+
+def test_a_circle_without_the_gate_says_nothing_of_it() -> None:
+    says = [stands(name, rank) for name, rank in ALL[:2]]
+    ahead = [replace_fact(one, counts={"a": 3 - n, "b": 2 + n}, group="ab"[n], call="a call")
+             for n, one in enumerate(says)]  # fmt: skip
+    job, _ = after(RUNNING, *ahead)
+    assert "same order" in job.ended_because
+    assert "gate" not in job.ended_because
+
+
 def test_not_before_each_has_stood_for_long() -> None:
     first = stands("m1", 0, still_ms=60_000)
     job, effects = after(RUNNING, first, stands("m2", 1), stands("m3", 2))

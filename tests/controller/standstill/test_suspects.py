@@ -2,14 +2,14 @@
 
 import random
 
-from trainmover.controller.standstill.suspects import nobody_is_missing, suspects
+from trainmover.controller.standstill.suspects import circle, nobody_is_missing, suspects
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Stands
 
 
-def stands(rank: int, where: str = "call", **counts: int) -> Stands:
+def stands(rank: int, where: str = "call", *, waits_in: str = "", **counts: int) -> Stands:
     return Stands(
-        rank=Rank(rank), epoch=Epoch(1), step=Step(8), where=where, counts=counts,
+        rank=Rank(rank), epoch=Epoch(1), step=Step(8), where=where, counts=counts, group=waits_in,
         still_ms=700, deadline_ms=600,
     )  # fmt: skip
 
@@ -98,3 +98,64 @@ def in_a_job_that_a_few_ranks_hold_up_exactly_those_are_found(seed: int) -> None
     busy = {rank for rank in stuck if rank not in waits}
     assert set(found) <= busy
     assert found or not busy
+
+
+def test_two_that_each_wait_in_what_the_other_has_not_begun_are_a_circle() -> None:
+    gate = stands(0, waits_in="gate", gate=3, world=4)
+    assert circle(said(gate, stands(1, waits_in="world", gate=2, world=5))) == [0, 1]
+    assert circle(said(gate, stands(1, waits_in="world", gate=3, world=5))) == []
+    assert circle(said(gate, stands(1, "script", gate=2, world=5))) == []
+    assert circle(said(gate)) == []
+
+
+def test_a_message_is_no_collective_that_others_are_behind_in() -> None:
+    """0 has begun more than 1 there, in the background; what it waits for now is a message."""
+    waits = stands(0, gate=2, world=5)
+    assert circle(said(waits, stands(1, waits_in="gate", gate=3, world=4))) == []
+
+
+def test_ranks_that_stand_for_good_are_in_a_circle_and_no_others() -> None:
+    found = [ranks_that_stand_for_good_are_in_a_circle(seed) for seed in range(2000)]
+    assert 200 < sum(found) < 1800
+
+
+def ranks_that_stand_for_good_are_in_a_circle(seed: int) -> bool:
+    """Each makes calls in random groups, most in one order: is found as soon as all wait. What a
+    rank says it has said when it began to wait, and others have gone on since."""
+    chance = random.Random(seed)
+    ranks = range(chance.randrange(2, 7))
+    groups = {"all": [*ranks]} | {
+        f"g{number}": chance.sample(ranks, chance.randrange(2, len(ranks) + 1))
+        for number in range(3)
+    }
+    order = [chance.choice([*groups]) for _ in range(12)]
+    programs = {rank: [g for g in order if rank in groups[g]] for rank in ranks}
+    if chance.random() < 0.7:
+        chance.shuffle(programs[chance.choice(ranks)])
+    counts = {rank: {g: 0 for g in groups if rank in groups[g]} for rank in ranks}
+    begun = dict.fromkeys(ranks, 0)
+    waits: dict[Rank, Stands] = {}
+    found: list[Rank] = []
+    while True:
+        ready = [r for r in ranks if r not in waits and begun[r] < len(programs[r])]
+        ended = [r for r in waits if all(
+            counts[other][waits[r].group] >= counts[r][waits[r].group]
+            for other in groups[waits[r].group]
+        )]  # fmt: skip
+        if not ready and not ended:
+            break
+        found = found or circle(waits)
+        assert not {*found} & {*ended}
+        if ready and (not ended or chance.random() < 0.5):
+            rank = chance.choice(ready)
+            group = programs[rank][begun[rank]]
+            begun[rank] += 1
+            counts[rank][group] += 1
+            waits[Rank(rank)] = stands(rank, waits_in=group, **counts[rank])
+        else:
+            del waits[chance.choice(ended)]
+    found = found or circle(waits)
+    assert found or len(waits) < len(ranks), "all wait, and each for one that is behind"
+    for rank, other in zip(found, [*found[1:], *found[:1]], strict=True):
+        assert counts[other][waits[rank].group] < counts[rank][waits[rank].group]
+    return bool(found)

@@ -119,3 +119,42 @@ def test_a_survivor_that_is_stuck_when_another_dies_is_ended_too(tmp_path: Path)
     assert outcome.code == 0, outcome.text
     assert "rank 1 on m2 stood still" in outcome.job.incidents[-1].cause
     assert_equal_runs(outcome, run(["--steps", outcome.steps, "--pace", "0"], standbys=0))
+
+
+CROSSED = '''"""In step 60 one rank sums before its update, and the other only behind it."""
+import time
+import torch
+import torch.distributed as dist
+import trainmover as tm
+
+job = tm.attach()
+dist.init_process_group("gloo")
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job.track(model=model, optimizer=optimizer)
+dataset = torch.utils.data.TensorDataset(torch.randn(8, 4))
+
+@job.step
+def step(x):
+    time.sleep(0.02)
+    total = model(x).square().mean()
+    total.backward()
+    if job.steps < 60 or job.rank == 0:
+        dist.all_reduce(total.detach())
+    optimizer.step()
+    if job.steps >= 60 and job.rank == 1:
+        dist.all_reduce(total.detach())
+
+for (x,) in job.batches(torch.utils.data.DataLoader(dataset, 4), passes=None):
+    step(x)
+'''
+
+
+def test_ranks_that_wait_for_each_other_end_the_job_in_a_sentence(tmp_path: Path) -> None:
+    script = tmp_path / "crossed.py"
+    script.write_text(CROSSED)
+    outcome = run([], machines=2, standbys=0, script=str(script))
+    assert (outcome.code, outcome.job.incidents) == (1, ())
+    for line in (20, 21):
+        assert f"crossed.py line {line} for rank" in outcome.text
+    assert "Ranks 0 and 1 wait for each other: rank 0 in allreduce of group 0" in outcome.text

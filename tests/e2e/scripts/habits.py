@@ -150,6 +150,7 @@ HABITS = [
     refused("updates/diffusion_time"),
     equal("updates/lookahead"),
     equal("updates/in_turn"),
+    equal("updates/one_server"),
     equal("layouts/fsdp2", alone=True),
     equal("layouts/fsdp2_average", alone=True),
     equal("layouts/fsdp2_decayed", alone=True),

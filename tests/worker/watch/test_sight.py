@@ -12,6 +12,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from trainmover.comm.private import PrivateGroup
+from trainmover.comm.shim import ShimGroup
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import Member
 from trainmover.worker.standing import GuardedStanding
@@ -51,7 +52,7 @@ class Waits:
 
 def in_group(reached: threading.Event, go_on: threading.Event) -> None:
     watch = SimpleNamespace(released=False, start=lambda request: Waits(reached, go_on))
-    member: Any = SimpleNamespace(name="gate", watch=watch, seat=0, size=2)
+    member: Any = SimpleNamespace(name="gate", watch=watch, seat=0, size=2, private=True, place="")
     registry: Any = SimpleNamespace(draining=False)
     PrivateGroup(member, registry).all_reduce(None)  # type: ignore[arg-type]
 
@@ -90,7 +91,29 @@ def test_the_innermost_frame_of_ours_tells(call: Callable[..., Any], where: str)
 
 def test_a_call_is_named() -> None:
     with standing_in(in_group) as thread:
-        assert look(thread).call == "the gate"
+        sight = look(thread)
+    assert (sight.call, sight.group) == ("the gate", "private/gate")
+
+
+@pytest.mark.parametrize(("op", "group"), [("allreduce", "0"), ("recv", "")])
+def test_a_call_of_the_script_counts_in_its_group_unless_it_is_a_message(
+    op: str, group: str
+) -> None:
+    def call(reached: threading.Event, go_on: threading.Event) -> None:
+        def waits(*args: Any) -> None:
+            in_script(reached, go_on)
+
+        member = SimpleNamespace(
+            name="world", place="0", private=False,
+            watch=SimpleNamespace(prompt=SimpleNamespace(direct={op: waits})),
+        )  # fmt: skip
+        registry = SimpleNamespace(calls=0, on_call=None, draining=False, tap=None)
+        shim: Any = SimpleNamespace(_member=member, _groups=registry)
+        getattr(ShimGroup, op)(shim)
+
+    with standing_in(call) as thread:
+        sight = look(thread)
+    assert (sight.call, sight.group) == (f"{op} of group world", group)
 
 
 def test_a_loader_that_gives_nothing_stands_at_a_fetch() -> None:

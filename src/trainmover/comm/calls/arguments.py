@@ -39,9 +39,11 @@ _OUT_THEN_IN = (
 )
 _SEND = ("send",)
 _RECEIVE = ("recv", "recv_anysource")
+MESSAGES = (*_SEND, *_RECEIVE)
+"""From one rank to another, which the others do not make."""
 _EMPTY = ("barrier", "monitored_barrier")
 
-ALL_OPS = served((*_IN_PLACE, *_OUT_THEN_IN, *_SEND, *_RECEIVE, *_EMPTY))
+ALL_OPS = served((*_IN_PLACE, *_OUT_THEN_IN, *MESSAGES, *_EMPTY))
 """Every operation of the installed torch that a group must carry."""
 
 

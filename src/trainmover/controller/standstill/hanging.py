@@ -8,6 +8,7 @@
     without a rank         a process that is stopped for ten seconds is no standby: it is ended too
     nobody is missing      all wait in the same call: machines probe each other, and after long the
                            step is retried in place, once (`probing.py`)
+    wait in a circle       the job ends: each would wait for the other for ever
 
 A step that is tried three times ends the job all the same (`failing.py`).
 """
@@ -15,12 +16,17 @@ A step that is tried three times ends the job all the same (`failing.py`).
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import give_up
-from trainmover.controller.effects import Decision, Effect, Send
+from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.standstill.condemned import with_condemned
 from trainmover.controller.standstill.lateness import holds_all, late_leavers, late_ranks
 from trainmover.controller.standstill.probing import all_stand, conclude
 from trainmover.controller.standstill.stuck import Condemned, Disturbed, Standstill
-from trainmover.controller.standstill.suspects import OWN_BUSINESS, nobody_is_missing, suspects
+from trainmover.controller.standstill.suspects import (
+    OWN_BUSINESS,
+    circle,
+    nobody_is_missing,
+    suspects,
+)
 from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
@@ -37,6 +43,8 @@ ALL_TIMES = 10
 BEFORE_US = DEAF_US = SPARE_US = 10_000_000
 SURELY = 2
 """So many deadlines must a rank stand that keeps a change waiting, if nobody is seen to wait."""
+GATE = "private/gate"
+"""The group of `worker/step/gate.py`, as ranks name it in what they count."""
 _STOPPED = ("stopped", "traced")
 _WITH_RANKS = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
 _MANNER = {
@@ -104,6 +112,8 @@ def judge(job: Job, at_us: int) -> Decision:
         return _condemn(job, late, at_us)
     if spare := _spares_stopped(job, at_us):
         return _condemn_all(job, spare)
+    if job.change is None and (ranks := circle(_facts(job))):
+        return end(job, 1, _each_waits(job, ranks))
     if not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
@@ -120,7 +130,7 @@ def judge(job: Job, at_us: int) -> Decision:
     )
     if blamed:
         return _condemn(job, [_place_of(job, rank) for rank in blamed], at_us)
-    stands = {rank: one.fact for rank, one in said.items()}
+    stands = _facts(job)
     if job.change is None and nobody_is_missing(stands, job.spec.world_size):
         long = all(_for_long(one, at_us) for one in said.values())
         return all_stand(job, list(said.values()), at_us, long=long)
@@ -154,6 +164,10 @@ def _may_compare(job: Job) -> bool:
     """First steps compile, last ones end, and at the switch ranks wait for the runtime."""
     switches = job.change is not None and job.change.stage is Stage.SWITCH
     return job.all_recorded and not job.finished and not switches
+
+
+def _facts(job: Job) -> dict[Rank, Stands]:
+    return {rank: one.fact for rank, one in job.hanging.stands.items()}
 
 
 def _standing(job: Job) -> dict[Rank, Standstill]:
@@ -340,6 +354,30 @@ def _still(
     return text, since_us
 
 
+def _each_waits(job: Job, ranks: list[Rank]) -> str:
+    """Why the job ends, and what its script has to do."""
+    stands = job.hanging.stands
+    waits = ", ".join(
+        f"rank {rank} in {stands[rank].fact.call}{_at(stands[rank].fact)} for rank {other}"
+        for rank, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+    )
+    text = (
+        f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other: {waits}.\n"
+        "The job has ended: none of them can ever go on.\n"
+        "Have all ranks make the same collectives in the same order."
+    )
+    if any(stands[rank].fact.group == GATE for rank in ranks):
+        text += (
+            " The gate is at the first optimizer.step() of a step, or at the end of a step that "
+            "has none: all ranks meet there, so each must make as many steps as the others, and "
+            "none may need another's update before its own."
+        )
+    return text
+
+
+def _at(fact: Stands) -> str:
+    return f" at {fact.place}" if fact.place else ""
+
+
 def _whereabouts(fact: Stands) -> str:
-    place = f" at {fact.place}" if fact.place else ""
-    return f"its script{place}" if fact.where == "script" else f"fetching a batch{place}"
+    return ("its script" if fact.where == "script" else "fetching a batch") + _at(fact)

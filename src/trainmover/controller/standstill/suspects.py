@@ -39,6 +39,36 @@ def suspects(
     return sorted(found) if 2 * len(found) <= ranks else []
 
 
+def circle(stands: Mapping[Rank, Stands]) -> list[Rank]:
+    """Ranks of which each waits for the next one, and the last for the first; none if there are no
+    such. None of them can ever go on: each waits in a collective that the next has not begun, and
+    stands in another one. It is found in one walk, by asking of each group for whom it waits
+    longest; where that rank only waits for a slow network a circle may be found later.
+    """
+    behind: dict[str, Rank] = {}
+    for rank, one in sorted(stands.items()):
+        for group, count in one.counts.items():
+            if group not in behind or count < stands[behind[group]].counts[group]:
+                behind[group] = rank
+    waits_for = {
+        rank: behind[one.group]
+        for rank, one in stands.items()
+        if one.group in one.counts
+        and one.counts[one.group] > stands[behind[one.group]].counts[one.group]
+    }
+    seen: set[Rank] = set()
+    for first in sorted(waits_for):
+        path: list[Rank] = []
+        other: Rank | None = first
+        while other is not None and other not in seen:
+            seen.add(other)
+            path.append(other)
+            other = waits_for.get(other)
+        if other in path:
+            return path[path.index(other) :]
+    return []
+
+
 def nobody_is_missing(stands: Mapping[Rank, Stands], ranks: int) -> bool:
     """Whether all wait for each other, and nobody for anything else."""
     return len(stands) >= ranks and all(one.where not in OWN_BUSINESS for one in stands.values())

@@ -383,6 +383,7 @@ class Stands(WorkerFact, frozen=True):
               for something of ours: another machine's vault, an order)
     counts    group -> collectives that it has begun there in this epoch
     call      the one it is in, for people; "" outside
+    group     as in `counts`, whose newest collective it waits in; "" if it is not that it waits for
     place     line of the script, for people; "" if that is not known
     still_ms  since nothing moved
     """
@@ -395,6 +396,7 @@ class Stands(WorkerFact, frozen=True):
     still_ms: int
     deadline_ms: int
     call: str = ""
+    group: str = ""
     place: str = ""
 
 

@@ -42,6 +42,7 @@ class Gate:
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
+    uneven   some ranks make updates and others have nothing to make them with
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Gate:
         self.early = False
         self.cut = 0
         self.likeness = Likeness()
+        self.uneven = False
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
@@ -116,19 +118,23 @@ class Gate:
         """Whether all ranks of this epoch know that steps are undone, or that they are not."""
         return self._mode_of == self._standing.epoch
 
-    def settles_mode(self) -> bool:
+    def settles_mode(self, *, updates: bool) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
         who was told the last step's verdict. What that step has done behind its gate not all have
-        seen: it is not compared. False if the epoch ends first."""
+        seen: it is not compared. False if the epoch ends first.
+
+        updates: whether this rank has an optimizer. Where only some have, the others may wait for
+        what those have updated, and come to no gate before: steps commit at their return."""
         self.behind = 0
         likeness = self.likeness
-        asked = [self.undo_wanted, self.early, likeness.known, likeness.vain]
+        asked = [self.undo_wanted, self.early, likeness.known, likeness.vain, updates, not updates]
         epoch = self._standing.epoch
         try:
-            undo, early, known, vain = self._group.largest(asked)
+            undo, early, known, vain, some, others = self._group.largest(asked)
         except Drained:
             return False
-        self.undo = self.undo_wanted = bool(undo)
+        self.uneven = bool(some and others)
+        self.undo = self.undo_wanted = bool(undo) or self.uneven
         self.early = bool(early)
         likeness.begin_epoch(known=bool(known), vain=bool(vain))
         self._mode_of = epoch

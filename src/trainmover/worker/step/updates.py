@@ -25,6 +25,7 @@ _LATE = (
     "a step returns a number that is made behind its update (call job.report(loss=loss) before "
     "optimizer.step())"
 )
+_UNEVEN = "only some ranks have an optimizer, and the others may wait for what those update"
 _DRAWN = "random numbers are drawn behind the first update of a step"
 _SMALL_STATE = (
     "small tracked state that each rank has for itself was changed behind the gate, as "
@@ -79,7 +80,10 @@ class Updates:
 
     def mode_settled(self) -> None:
         """What was so in an epoch before is no news."""
-        self._told_undo = self._told_undo or self._gate.undo
+        if self._gate.uneven and not self._because:
+            self._because = _UNEVEN
+        else:
+            self._told_undo = self._told_undo or self._gate.undo
         self._told_gradients = self._told_gradients or any(
             gradients.accumulate for gradients in self._tracked.gradients
         )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 import trainmover
+from trainmover.comm.calls.arguments import MESSAGES
+from trainmover.comm.positions import name_of
 from trainmover.torch_internals.compiling import COMPILES
 from trainmover.worker.program import place_of
 
@@ -24,10 +26,11 @@ _CALLS_SCRIPT = frozenset(_WORKER + name for name in ("member.py", "api.py", "pr
 
 @dataclass(frozen=True)
 class Sight:
-    """where: one of the words above; call, place: as in `Stands`."""
+    """where: one of the words above; call, group, place: as in `Stands`."""
 
     where: str
     call: str = ""
+    group: str = ""
     place: str = ""
 
 
@@ -42,7 +45,8 @@ def look(thread: int) -> Sight:
         return Sight(COMPILE, place=place)
     ours = next((f for f in frames if f.f_code.co_filename.startswith(_PACKAGE)), None)
     where = SCRIPT if ours is None else _where(ours.f_code.co_filename)
-    return Sight(where, _call(frames) if where == CALL else "", place)
+    call, group = _call(frames) if where == CALL else ("", "")
+    return Sight(where, call, group, place)
 
 
 def _outwards(innermost: FrameType) -> list[FrameType]:
@@ -62,12 +66,15 @@ def _where(path: str) -> str:
     return SCRIPT if path in _CALLS_SCRIPT else RUNTIME
 
 
-def _call(frames: list[FrameType]) -> str:
-    """The operation and its group, as far as the frames of the group's methods tell."""
+def _call(frames: list[FrameType]) -> tuple[str, str]:
+    """The operation with its group, for people; and the group, if that counts such operations. As
+    far as the frames of the group's methods tell."""
     for frame in frames:
         if frame.f_code.co_filename == _COMM + "shim.py" and "op" in frame.f_code.co_freevars:
-            named = frame.f_locals
-            return f"{named['op']} of group {named['self']._member.name}"
+            op, member = frame.f_locals["op"], frame.f_locals["self"]._member
+            counted = "" if op in MESSAGES else name_of(member)
+            return f"{op} of group {member.name}", counted
         if frame.f_code.co_filename == _COMM + "private.py":
-            return f"the {frame.f_locals['self'].name}"
-    return "a call of a group"
+            member = frame.f_locals["self"]._member
+            return f"the {member.name}", name_of(member)
+    return "a call of a group", ""

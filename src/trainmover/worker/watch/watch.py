@@ -136,6 +136,7 @@ class Watch:
             where=sight.where,
             counts=groups.positions(),
             call=sight.call,
+            group=sight.group,
             place=sight.place,
             still_ms=round(self._still * LOOK_S * 1000),
             deadline_ms=round(self._limit_s(member) * 1000),
@@ -195,5 +196,5 @@ def _seen(thread: int) -> Sight:
     """Where it stands. Frameworks also wait in C++, beneath the script, for calls with a future."""
     sight = look(thread)
     if sight.where == SCRIPT and groups.unfinished:
-        return Sight(CALL, "a call in the background", sight.place)
+        return Sight(CALL, "a call in the background", place=sight.place)
     return sight

@@ -1,7 +1,7 @@
 """Ranks that stand still, of which is known who keeps the others waiting.
 
 Who stands in his own business while others wait for him is ended, as long as that is at most half
-of all; who is stopped is after a second, whoever waits.
+of all; who is stopped is after a second, whoever waits. Who wait for each other end the job.
 """
 
 import random
@@ -42,16 +42,19 @@ def stands(
     step: int = STEP,
     deadline_ms: int = DEADLINE_MS,
     call: str = "all_reduce",
+    behind: int = 3,
+    waits_in: str = "",
 ) -> None:
     fact = m.Stands(
         rank=Rank(rank),
         epoch=job.job.epoch,
         step=Step(step),
         where=where,
-        counts={"w": count, "v": 3, f"own {rank}": rank},  # Of some groups all, or one, are.
+        counts={"w": count, "v": behind, f"own {rank}": rank},  # Of some groups all, or one, are.
         still_ms=still_ms,
         deadline_ms=deadline_ms,
         call=call if where == "call" else "",
+        group=waits_in,
         place="train.py line 7" if where == "script" else "",
     )
     job.rank_says(rank, fact)
@@ -355,6 +358,30 @@ def _in_a_move(chance: random.Random) -> None:
     _is_ended(job, [one], f"in step {STEP}")
 
 
+def _in_a_circle(chance: random.Random) -> None:
+    """Some wait in one group for those who wait in another one for them: the job ends, but not as
+    long as one of them may be as slow, or a change is under way."""
+    job = begun(chance)
+    ranks = chance.sample([*job.ranks], len(job.ranks))
+    first = ranks[: chance.randint(1, len(ranks) - 1)]
+    if moves := chance.random() < 0.3:
+        job.mute = {*ranks}
+        job.hear(MoveRequested(at_us=job.now_us, request="m", machine=chance.choice(job.job.seats)))
+        job.settles()
+        job.told.clear()
+    slow = chance.choice(("", "", "w", "v"))
+    for rank in ranks:
+        if rank in first:
+            stands(job, rank, "call", 8, waits_in="w", behind=4 if slow == "v" else 3)
+        else:
+            stands(job, rank, "call", 8 if slow == "w" else 7, waits_in="v", behind=4)
+    ended = job.job.phase is Phase.ENDED
+    if ended != (not slow and not moves):
+        raise Violation(f"{first} wait for the others, slow: {slow}, moves: {moves}: {ended}")
+    if ended and "wait for each other" not in job.job.ended_because:
+        raise Violation(f"{job.job.ended_because!r} does not say why")
+
+
 def begun(chance: random.Random, **more: object) -> Trained:
     nproc = chance.choice((1, 1, 2))
     machines = chance.choice((2, 4)) if nproc == 2 else chance.choice((3, 4, 5))
@@ -367,7 +394,7 @@ def begun(chance: random.Random, **more: object) -> Trained:
 
 STANDSTILLS = (
     _busy, _busy, _late, _stopped, _stopped, _again, _before, _at_the_end,
-    _in_a_move, _may_take_long, _is_ahead,
+    _in_a_move, _in_a_circle, _may_take_long, _is_ahead,
 )  # fmt: skip
 
 
