@@ -65,6 +65,21 @@ def test_a_plain_process_chooses_by_its_environment(name: str) -> None:
 
 
 @pytest.mark.turns(4)
+def test_one_script_is_for_both_launchers() -> None:
+    """Where a runtime serves groups the import changes nothing."""
+    ask = (
+        "from trainmover.comm import groups, hook_torch; hook_torch(groups);"
+        "groups.choose('gloo'); import trainmover.comm.install;"
+        "print(type(groups._communicator()).__name__)"
+    )
+    environment = {"TRAINMOVER_COMM": "native", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    said = subprocess.run(
+        [sys.executable, "-c", ask], env=environment, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == "GlooCommunicator"
+
+
+@pytest.mark.turns(4)
 def test_gloo_needs_no_extension() -> None:
     """It is found nowhere, and what would go faster with it goes without."""
     ask = (

@@ -127,6 +127,11 @@ def _make(
     return groups.create(name, rank, size, timeout, store, ranks, device=device, shown_as=shown_as)
 
 
+def is_hooked() -> bool:
+    """Whether torch's groups are served in this process."""
+    return bool(_installed)
+
+
 def hook_torch(groups: Groups) -> None:
     """Serve every gloo group that torch makes from now on. Call before `init_process_group`.
 
