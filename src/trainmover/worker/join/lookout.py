@@ -1,11 +1,11 @@
 """What a standby sees of the script's variables before it is needed.
 
-While a run stands in the sandbox as a rank, that rank trains on, and its newest record is in a
-vault. Two looks tell whether the standby could ever stand where the rank does:
+While a run stands in the sandbox as a rank, that rank trains on, and its newest two records are in
+a vault. They tell whether the standby could ever stand where the rank does:
 
     at a fetch of the very loop where the run stands, both have made the same way: what differs
     there would differ after a takeover
-    of two records from one pass through a loop, any variable that has changed between them would be
+    of two records from one pass through a loop, be they of one look or of two, any variable that has changed between them would be
     wrong in at least one: who joins there arrives with the same values, wherever the rank is in it
 
 Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
@@ -33,10 +33,10 @@ _CONNECT_S = 2.0
 
 
 class Lookout:
-    """Fetches the newest record of a rank again and again, in a thread of its own, since a vault
+    """Fetches the newest records of a rank again and again, in a thread of its own, since a vault
     may be gone or slow, and whoever waits to be bound must not be.
 
-    changed  is notified when there is a record that nobody has taken
+    changed  is notified when there are records that nobody has taken
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Lookout:
         self._changed = changed
         self._over = threading.Event()
         self._looked = threading.Event()
-        self._record: RankRecord | None = None
+        self._records: list[RankRecord] = []
 
     def begin(self) -> None:
         """Returns after the first look, or when that takes too long."""
@@ -63,28 +63,28 @@ class Lookout:
 
     @property
     def has_seen(self) -> bool:
-        """Whether there is a record that nobody has taken. Called under `changed`."""
-        return self._record is not None
+        """Whether there are records that nobody has taken. Called under `changed`."""
+        return bool(self._records)
 
-    def take(self) -> RankRecord | None:
-        """The newest one that nobody has taken."""
+    def take(self) -> list[RankRecord]:
+        """The newest ones that nobody has taken, the older one first."""
         with self._changed:
-            record, self._record = self._record, None
-            return record
+            records, self._records = self._records, []
+            return records
 
     def _look_on(self) -> None:
         for pause_s in _pauses():
-            record = self._look()
+            records = self._look()
             with self._changed:
-                self._record = record or self._record
+                self._records = records or self._records
                 self._changed.notify_all()
             self._looked.set()
             if self._over.wait(pause_s):
                 return
 
-    def _look(self) -> RankRecord | None:
-        """The newest that any vault has; None if none has one, or those that have are gone."""
-        found: list[RankRecord] = []
+    def _look(self) -> list[RankRecord]:
+        """Those of the vault that has the newest; [] if none has one, or those that have are gone."""
+        found: list[list[RankRecord]] = [[]]
         for address in self._vaults:
             try:
                 client = VaultClient(address, self._token, connect_timeout_s=_CONNECT_S)
@@ -92,14 +92,13 @@ class Lookout:
                 continue
             try:
                 steps = client.records_held().get(self._rank, [])
-                record = client.get_record(self._rank, steps[-1]) if steps else None
-                if record is not None:
-                    found.append(RankRecord.from_bytes(record.data))
+                held = [client.get_record(self._rank, step) for step in steps]
+                found.append([RankRecord.from_bytes(one.data) for one in held if one is not None])
             except (PeerLost, ProtocolError):
                 continue
             finally:
                 client.close()
-        return max(found, key=lambda record: record.step, default=None)
+        return max(found, key=lambda records: records[-1].step if records else -1)
 
 
 class Foresight:

@@ -61,14 +61,14 @@ class Refusal:
         self._loops = loops
         self._foresight = Foresight(variables, loops, self._own)
 
-    def foresee(self, record: RankRecord | None, *, asked: bool) -> None:
-        """Raises StateMismatch if this, the rank's newest record, shows that the run could never
+    def foresee(self, records: Sequence[RankRecord], *, asked: bool) -> None:
+        """Raises StateMismatch if these, the rank's newest records, show that the run could never
         stand where the rank does: better now than when somebody depends on it.
 
         asked: as in `check_left`, of lines between the steps made here
         """
         self._look_between()
-        if record is not None:
+        for record in records:
             self.refuse(self._foresight.differences(record, asked=asked))
 
     def give_groups(self, record: RankRecord) -> None:
