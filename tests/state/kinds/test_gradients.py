@@ -268,6 +268,27 @@ def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatc
     there.at_gate()
 
 
+def test_large_ones_that_come_behind_a_record_without_them_are_read_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A joiner takes the record of the fetch, that of the gate, and then what bulk state holds."""
+    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
+    state, there = one_of(source), one_of(joiner)
+    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
+    micro_step(source, state)
+    micro_step(source, state)
+    kept = moved(state.state_dict())
+    there.load_state_dict(moved(state.state_dict()) | {"lies": bytes(2), "large": False})
+    there.load_state_dict(kept)
+    with pytest.raises(StateMismatch):
+        sum(grad.sum() for grad in grads(joiner) if grad is not None)
+    for mine, theirs in zip(grads(joiner), grads(source), strict=True):
+        assert mine is not None and theirs is not None
+        plain(mine).numpy()[...] = theirs.numpy()  # No version tells: bytes from a link.
+    there.load_state_dict(kept)
+    assert [grad.tolist() for grad in grads(joiner)] == [[[2.0, 2.0]], [2.0]]  # type: ignore[union-attr]
+
+
 def test_an_update_of_a_joiner_s_shadow_run_has_consumed_nothing_of_what_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,6 +9,7 @@ from trainmover.state import staging
 from trainmover.state.proof import device_digest, samples
 from trainmover.state.proof.samples import Proof, Sample, Samples
 from trainmover.state.tracked import Tracked
+from trainmover.torch_internals.watched import watch
 from trainmover.worker.keep.rounds import is_compared
 
 
@@ -160,6 +161,22 @@ def test_gradients_are_those_of_the_same_parameters_whatever_their_order() -> No
         for rank in ranks:
             rank.samples.take(Step(step), anew=False, applies=rank.optimizer)
         assert ranks[0].samples.newest == ranks[1].samples.newest
+
+
+def test_a_sample_reads_no_gradient_for_who_is_told_of_reads() -> None:
+    ranks = Rank(), Rank()
+    for rank in ranks:
+        rank.step(1)
+
+    def told() -> None:
+        raise AssertionError("the script has read nothing")
+
+    for parameter in ranks[1].model.parameters():
+        assert parameter.grad is not None
+        watch(parameter.grad, told)
+    for rank in ranks:
+        rank.samples.take(Step(2), anew=True, applies=rank.optimizer)
+    assert ranks[0].samples.hash == ranks[1].samples.hash
 
 
 def test_an_optimizer_without_gradients_adds_nothing() -> None:

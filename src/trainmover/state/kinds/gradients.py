@@ -336,6 +336,8 @@ class Gradients:
                 parameter.grad = None
             elif not (large and index in self._added_to and parameter.grad is not None):
                 self._make_up(index, parameter.grad, is_zero=index in zeros)
+            else:
+                end(parameter.grad)  # Where zeros were made up its values have come since.
         self._found = []
 
     def _make_up(self, index: int, into: Tensor | None, *, is_zero: bool = False) -> None:

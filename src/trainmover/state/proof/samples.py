@@ -35,6 +35,7 @@ from trainmover.state import encode, staging, tensor_bytes
 from trainmover.state.proof import device_digest
 from trainmover.state.tracked import HasState, Tracked
 from trainmover.torch_internals.tensors import version_of
+from trainmover.torch_internals.watched import plain
 
 GRADIENTS = 4
 """Parameters of the optimizer whose gradients are in each sample."""
@@ -221,7 +222,7 @@ class Samples:
         turns = range(min(GRADIENTS, len(parameters)))
         chosen = [parameters[(step * GRADIENTS + turn) % len(parameters)].grad for turn in turns]
         near = [
-            one
+            plain(one)
             for one in chosen
             if one is not None
             and not one.is_sparse
