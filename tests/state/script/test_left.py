@@ -94,7 +94,7 @@ def test_what_lines_since_the_fetch_have_stored_is_the_rank_s() -> None:
 
 
 OWN = """
-    turn, constant, rows = {first}, {rank}, [{rank}]
+    turn, constant, rows, paired = {first}, {rank}, [{rank}], -1
     def flip():
         global turn
         turn = (turn + 1) % 2
@@ -104,8 +104,10 @@ OWN = """
         flip()
     for x in job.batches(range(20)):
         train_step(x)
-    print(turn, constant, rows)
+        paired = -1 if constant else paired + 1
+    print(turn, constant, rows, paired)
 """
+"""`paired` is bound by a line between steps, which runs wherever the step before it is passed over."""
 
 
 def of_rank(

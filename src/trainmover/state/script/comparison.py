@@ -199,10 +199,12 @@ class Comparison:
         left_out = {*their.tracked, *mine.tracked, *mine.others, *but}
 
         def may_change(key: str, entry: Entry) -> bool:
-            if not _as_in(now, key, before[key]):
-                return True
+            path = path_of(key)
+            bound_between = path.isidentifier() and not isinstance(entry, list)
+            if not _as_in(now, key, before[key]) and not bound_between:
+                return True  # Something of its own may have been changed in place, unseen.
             stood_so = _as_in(here, key, entry) and _as_in(first, key, before[key])
-            return in_steps(path_of(key)) and not stood_so
+            return in_steps(path) and not stood_so
 
         return [
             self._difference(key, GONE, shown(entry))
