@@ -283,7 +283,8 @@ def test_large_ones_that_come_behind_a_record_without_them_are_read_like_any_oth
     with pytest.raises(StateMismatch):
         sum(grad.sum() for grad in grads(joiner) if grad is not None)
     for mine, theirs in zip(grads(joiner), grads(source), strict=True):
-        assert mine is not None and theirs is not None
+        assert mine is not None
+        assert theirs is not None
         plain(mine).numpy()[...] = theirs.numpy()  # No version tells: bytes from a link.
     there.load_state_dict(kept)
     assert [grad.tolist() for grad in grads(joiner)] == [[[2.0, 2.0]], [2.0]]  # type: ignore[union-attr]

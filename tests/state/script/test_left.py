@@ -107,7 +107,7 @@ OWN = """
         paired = -1 if constant else paired + 1
     print(turn, constant, rows, paired)
 """
-"""`paired` is bound by a line between steps, which runs wherever the step before it is passed over."""
+"""`paired` is bound by a line between steps, which runs where the step before it is passed over."""
 
 
 def of_rank(

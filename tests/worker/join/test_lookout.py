@@ -78,10 +78,10 @@ def test_groups_that_a_joiner_is_given_are_no_reason_to_refuse(
     had = listed_as_bytes([Listed((0, 1), 60.0, "train.py line 7")] * 3)
     seen = replace(record(3, [place(ordinal, 3)], later), groups=had)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences(seen) == []
-    assert foresight.differences(replace(seen, variables=newest)) == []
+    assert foresight.differences([seen]) == []
+    assert foresight.differences([replace(seen, variables=newest)]) == []
     unlisted = replace(seen, variables=later, groups=b"")
-    [found] = foresight.differences(unlisted)
+    [found] = foresight.differences([unlisted])
     assert (found.name, found.theirs) == ("peers", "some peers")
     assert batches is not None
 
@@ -93,8 +93,8 @@ def test_a_record_of_the_loop_where_the_run_stands_is_compared_with_it(
     loop = moments(variables)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences(record(3, [place(0, 3)], own)) == []
-    [found] = foresight.differences(record(4, [place(0, 4)], later))
+    assert foresight.differences([record(3, [place(0, 3)], own)]) == []
+    [found] = foresight.differences([record(4, [place(0, 4)], later)])
     assert (found.name, found.theirs, found.own) == ("count", "1", "0")
     assert batches is not None
 
@@ -146,7 +146,7 @@ def test_what_samplers_count_goes_with_the_place_in_their_loop(kind: type, under
     loop = in_many_passes(variables, loops, sampler, next_pass)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    found = foresight.differences(record(7, [place(0, 7)], later))
+    found = foresight.differences([record(7, [place(0, 7)], later)])
     assert bool(found) is (kind is Counting and not under_way)
 
 
@@ -160,7 +160,7 @@ def test_what_the_script_stores_in_its_sampler_itself_is_seen() -> None:
     loop = in_many_passes(variables, loops, sampler, stores)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    found = foresight.differences(record(7, [place(0, 7)], later))
+    found = foresight.differences([record(7, [place(0, 7)], later)])
     assert ("sampler.seed", "1", "0") in [(one.name, one.theirs, one.own) for one in found]
 
 
@@ -169,10 +169,27 @@ def test_two_records_of_one_pass_show_what_changes(variables: Variables) -> None
     loop = moments(variables)
     own, one, other = next(loop), next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences(record(30, [place(2, 3)], one)) == []
-    [found] = foresight.differences(record(31, [place(2, 4)], other))
+    assert foresight.differences([record(30, [place(2, 3)], one)]) == []
+    [found] = foresight.differences([record(31, [place(2, 4)], other)])
     assert found.name == "count"
-    assert foresight.differences(record(41, [place(3, 0)], one)) == []
+    assert foresight.differences([record(41, [place(3, 0)], one)]) == []
+    assert batches is not None
+
+
+@pytest.mark.parametrize("by", ["step", "lines between"])
+def test_two_records_of_one_look_show_what_steps_store_to(
+    variables: Variables, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variables, "in_steps", lambda path: by == "step" and path == "count")
+    loops, batches = in_first_loop()
+    loop = moments(variables)
+    own, one, other = next(loop), next(loop), next(loop)
+    foresight = Foresight(variables, loops, lambda: own)
+    both = [record(30, [place(2, 3)], one), record(31, [place(2, 4)], other)]
+    assert [found.name for found in foresight.differences(both)] == ["count"][by != "step" :]
+    in_the_next_pass = [record(40, [place(2, 4)], one), record(41, [place(3, 0)], other)]
+    assert bool(foresight.differences(in_the_next_pass)) is (by == "step")
+    assert foresight.differences([]) == []
     assert batches is not None
 
 

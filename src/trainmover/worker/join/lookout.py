@@ -5,15 +5,18 @@ a vault. They tell whether the standby could ever stand where the rank does:
 
     at a fetch of the very loop where the run stands, both have made the same way: what differs
     there would differ after a takeover
-    of two records from one pass through a loop, be they of one look or of two, any variable that has changed between them would be
-    wrong in at least one: who joins there arrives with the same values, wherever the rank is in it
+    of two records from one pass through a loop, any variable that has changed between them would
+        be wrong in at least one: who joins there arrives with the same values, wherever the rank is
+    what the last step before the newest record has changed, of what steps store to, would be gone
+        with a rank that is lost behind the gate of such a step: in whatever pass, and not of what
+        lines between steps store to, since those run on the way of whoever joins, too
 
 Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
 reserve nothing can be told before a joiner has drawn the same: it is compared when it arrives.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainmover.errors import PeerLost, ProtocolError
@@ -83,7 +86,7 @@ class Lookout:
                 return
 
     def _look(self) -> list[RankRecord]:
-        """Those of the vault that has the newest; [] if none has one, or those that have are gone."""
+        """Those of the vault that has the newest one; [] if there is none."""
         found: list[list[RankRecord]] = [[]]
         for address in self._vaults:
             try:
@@ -113,11 +116,17 @@ class Foresight:
         self._capture = capture
         self._before: RankRecord | None = None
 
-    def differences(self, record: RankRecord, *, asked: bool = False) -> list[Difference]:
+    def differences(
+        self, records: Sequence[RankRecord], *, asked: bool = False
+    ) -> list[Difference]:
         """What would be wrong if the run took the rank's place; [] if nothing shows so.
 
+        records: of one look, the older one first
         asked: lines between steps make collectives that give values, which are gone with a rank
         """
+        if not records:
+            return []
+        *older, record = records
         before, self._before = self._before, record
         if not record.variables or record.reserve:
             return []
@@ -128,7 +137,18 @@ class Foresight:
                 return self._variables.comparison.differences(
                     record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
-        if before is None or _pass_of(before) != _pass_of(record):
+        found: list[Difference] = []
+        if before is not None and _pass_of(before) == _pass_of(record):
+            found = self._changes(before, record, but)
+        return found or [
+            one
+            for last in older
+            for one in self._changes(last, record, but)
+            if self._variables.in_steps(one.name)
+        ]
+
+    def _changes(self, before: RankRecord, record: RankRecord, but: set[str]) -> list[Difference]:
+        if not before.variables or before.reserve:
             return []
         return self._variables.comparison.changes(
             before.variables, record.variables, groups_of(record), but

@@ -68,8 +68,7 @@ class Refusal:
         asked: as in `check_left`, of lines between the steps made here
         """
         self._look_between()
-        for record in records:
-            self.refuse(self._foresight.differences(record, asked=asked))
+        self.refuse(self._foresight.differences(records, asked=asked))
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""
