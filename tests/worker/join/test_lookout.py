@@ -1,7 +1,7 @@
 """A standby sees in the rank's records what it could not have."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from trainmover.comm.meet.listed import Listed, listed_as_bytes
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Stored
 from trainmover.state.script import handles
+from trainmover.state.script.comparison import decoded, path_of
 from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.batches import Batches
@@ -177,10 +178,14 @@ def test_two_records_of_one_pass_show_what_changes(variables: Variables) -> None
 
 
 @pytest.mark.parametrize("by", ["step", "lines between"])
-def test_two_records_of_one_look_show_what_steps_store_to(
-    variables: Variables, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(variables, "in_steps", lambda path: by == "step" and path == "count")
+def test_two_records_of_one_look_show_what_steps_store_to(variables: Variables, by: str) -> None:
+    def would_be_put(own: bytes, seen: Sequence[bytes]) -> set[str]:
+        found = decoded(own).found
+        return {key for key in found if by != "step" and path_of(key) == "count"}
+
+    known: Any = variables
+    known.in_steps = lambda path: by == "step" and path == "count"
+    known.would_be_put = would_be_put
     loops, batches = in_first_loop()
     loop = moments(variables)
     own, one, other = next(loop), next(loop), next(loop)
@@ -191,6 +196,23 @@ def test_two_records_of_one_look_show_what_steps_store_to(
     assert bool(foresight.differences(in_the_next_pass)) is (by == "step")
     assert foresight.differences([]) == []
     assert batches is not None
+
+
+def test_where_both_tell_of_one_fetch_it_looks_again_soon(buddies: Buddies) -> None:
+    _, vault = buddies.make()
+    client = VaultClient(vault.address, TOKEN)
+    at_fetch = record(4, [place(0, 4)], b"v")
+    client.put_record(2, 4, True, at_fetch.to_bytes())
+    client.put_record(2, 5, False, replace(at_fetch, step=Step(5), complete=False).to_bytes())
+    changed = threading.Condition()
+    lookout = Lookout(Rank(2), {Rank(2): [Stored(Rank(2), [vault.address])]}, TOKEN, changed)
+    threading.Timer(
+        0.1, client.put_record, (2, 5, True, record(5, [place(0, 5)], b"w").to_bytes())
+    ).start()
+    lookout.begin()
+    assert [one.variables for one in lookout.take()] == [b"v", b"w"]
+    lookout.end()
+    client.close()
 
 
 def test_the_newest_records_of_any_vault_are_seen(buddies: Buddies) -> None:

@@ -114,11 +114,13 @@ class Comparison:
         now: bytes,
         given: Container[Known] = (),
         but: Set[str] = frozenset(),
+        put: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What has changed on a rank between two fetches at the same place, but for tracked state:
         it lasts from one to the next, and follows from nothing that others have.
 
         given, but: as in `differences`
+        put: keys of what a joiner would have as the rank has it
         """
         if not same_place(before, now):
             return []
@@ -126,7 +128,7 @@ class Comparison:
         if collecting := _collecting(place):
             return collecting
         _, later, *_ = decoded(now)
-        left_out = {*tracked, *_plain(but, then, later)}
+        left_out = {*tracked, *_plain(but, then, later), *put}
         common = {key: entry for key, entry in later.items() if key in then.keys() - left_out}
         return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
 

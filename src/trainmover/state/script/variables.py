@@ -64,6 +64,7 @@ from trainmover.state.script.putting import (
     keeps_elsewhere,
     larger,
     put,
+    says_all,
     store_in,
     stored,
     to_put,
@@ -661,6 +662,27 @@ class Variables:
         frames = self.frames(sys._getframe(1))
         elsewhere = keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file)
         return set() if elsewhere else self.summed
+
+    def would_be_put(self, own: bytes, seen: Sequence[bytes]) -> set[str]:
+        """Keys of what `put` would put, were the rank lost at the last of these fetches, and that
+        no step stores to: a step that is passed over has left it as it was. To be called below the
+        script's frames.
+
+        own: where this run stands. seen: what the rank had at fetches that follow each other
+        Raises ProtocolError on malformed bytes.
+        """
+        frames = self.frames(sys._getframe(1))
+        if keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
+            return set()
+        (mine, tracked), *known = map(all_in, (own, *seen))
+        theirs, their_tracked = known[-1]
+        among = stored([found for found, _ in known]) & mine.keys() - {*tracked, *their_tracked}
+        among -= {slot.key for slot, *_ in self._values_at(frames) if slot.target}
+        return {
+            key
+            for key in among
+            if says_all(mine[key]) and says_all(theirs[key]) and not self.in_steps(path_of(key))
+        }
 
     def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:
         """Where lines that have run since the set-up have made another plain value here than on the

@@ -7,10 +7,10 @@ a vault. They tell whether the standby could ever stand where the rank does:
     there would differ after a takeover
     of two records from one pass through a loop, any variable that has changed between them would
         be wrong in at least one: who joins there arrives with the same values, wherever the rank is
-    what the last step before the newest record has changed, of what steps store to, would be gone
-        with a rank that is lost behind the gate of such a step: in whatever pass, and not of what
-        lines between steps store to, since those run on the way of whoever joins, too
+    of two records of steps that follow each other, in whatever pass, what has changed of what steps
+        store to would be gone with a rank that is lost behind the gate of such a step
 
+A plain value that only lines between steps store to is none of these: it is put as the rank has it.
 Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
 reserve nothing can be told before a joiner has drawn the same: it is compared when it arrives.
 """
@@ -32,6 +32,8 @@ from trainmover.worker.step.keeper import RankRecord
 FIRST_LOOK_S = 2.0
 AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Between looks; the last from then on. A value that changes rarely is seen some time later."""
+SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""At first, where the rank is between a gate and its next fetch: its records tell of one fetch."""
 _CONNECT_S = 2.0
 
 
@@ -76,13 +78,16 @@ class Lookout:
             return records
 
     def _look_on(self) -> None:
-        for pause_s in _pauses():
+        pauses, soon = _pauses(), iter(SOON_S)
+        while True:
             records = self._look()
+            pause_s = next(soon, None) if _of_one_fetch(records) else None
             with self._changed:
                 self._records = records or self._records
                 self._changed.notify_all()
-            self._looked.set()
-            if self._over.wait(pause_s):
+            if pause_s is None:
+                self._looked.set()
+            if self._over.wait(next(pauses) if pause_s is None else pause_s):
                 return
 
     def _look(self) -> list[RankRecord]:
@@ -137,22 +142,19 @@ class Foresight:
                 return self._variables.comparison.differences(
                     record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
-        found: list[Difference] = []
-        if before is not None and _pass_of(before) == _pass_of(record):
-            found = self._changes(before, record, but)
-        return found or [
-            one
-            for last in older
-            for one in self._changes(last, record, but)
-            if self._variables.in_steps(one.name)
-        ]
-
-    def _changes(self, before: RankRecord, record: RankRecord, but: set[str]) -> list[Difference]:
-        if not before.variables or before.reserve:
-            return []
-        return self._variables.comparison.changes(
-            before.variables, record.variables, groups_of(record), but
-        )
+        pairs = [(one, record) for one in (before, *older) if one is not None and one.variables]
+        seen = [one.variables for one, _ in pairs] + [record.variables]
+        put = set() if asked else self._variables.would_be_put(self._capture(), seen)
+        for pair in pairs:
+            found = self._variables.comparison.changes(
+                *(one.variables for one in pair), groups_of(record), but, put
+            )
+            if _pass_of(pair[0]) != _pass_of(record):
+                follows = pair[0] in older
+                found = [one for one in found if follows and self._variables.in_steps(one.name)]
+            if found:
+                return found
+        return []
 
     def _stands_in_loop_of(self, record: RankRecord) -> bool:
         """Whether a joiner would stand where this run does, without going on in the script."""
@@ -165,6 +167,11 @@ def _pass_of(record: RankRecord) -> list[Any]:
     """Which run through which loop it is from: the loops around have not fetched since."""
     *around, innermost = record.positions
     return [around, innermost[0], record.member]
+
+
+def _of_one_fetch(records: list[RankRecord]) -> bool:
+    """That of a step's gate has what the one of its fetch has."""
+    return len(records) > 1 and len({record.top_step for record in records}) == 1
 
 
 def _pauses() -> Iterator[float]:

@@ -25,9 +25,10 @@ from trainmover.state.script.comparison import (
     decoded,
     elsewhere,
     never_apart,
+    path_of,
     sentence,
 )
-from trainmover.state.script.values import Entry
+from trainmover.state.script.values import Entry, same
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight
@@ -132,7 +133,7 @@ class Refusal:
         own = self._own()
         summed = set() if asked else self._variables.summed
         begun = self._variables.comparison.begun
-        self.refuse(begun(self.history, own, self.apart, self._was_put, summed))
+        self.refuse(begun(self.history, own, self.apart, self._lasts(own), summed))
         self.refuse(
             self._variables.comparison.of_rank(
                 self._at_fetch,
@@ -149,6 +150,19 @@ class Refusal:
             known = made_of(self._theirs.brief, before, now)
             self._put_brief(known, own)
             self._variables.put_away({*known, *left_alone(before, now)}, with_locals=False)
+
+    def _lasts(self, own: bytes) -> set[str]:
+        """Of what was put at the fetch, what lines since have not stored to here; and what steps
+        may store to, too. The step itself has not run here."""
+        if self._theirs is None:
+            return self._was_put
+        then, now = self._theirs.found, decoded(own).found
+        by_lines = {
+            key
+            for key in self._was_put & then.keys() & now.keys()
+            if not same(then[key], now[key]) and not self._variables.in_steps(path_of(key))
+        }
+        return self._was_put - by_lines
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
