@@ -14,6 +14,7 @@ from captures import PRELUDE, Job, installed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmover.state.script.comparison import path_of
 from trainmover.state.script.putting import closed_in, put, stored, to_put
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.things.libraries import is_of_library, kept_in
@@ -73,6 +74,7 @@ class Joiner(Job):
             theirs, own = self.rank.theirs[2 * LOST], self.variables.capture(full=True)
             self.before = self.variables.comparison.differences(theirs, own)
             history = [self.rank.theirs[STOOD], theirs]
+            self.foreseen = self.variables.would_be_put(own, history)
             self.was_put = self.variables.put(theirs, own, [self.own[STOOD], own], history)
             self.after = self.variables.comparison.differences(
                 theirs, self.variables.capture(full=True)
@@ -145,7 +147,29 @@ def test_what_lines_between_passes_have_made_is_put(joined: Callable[..., Joiner
         "stopping.waited",
     }
     assert joiner.was_put
+    assert joiner.was_put <= joiner.foreseen
     assert joiner.after == []
+
+
+COUNTED = """
+    class Counts:
+        steps = passes = 0
+    counts = Counts()
+    def counted(x):
+        counts.steps += 1
+    marked = job.step(counted)
+    for number, x in enumerate(job.batches(DATA)):
+        counts.passes += 1
+        marked(x), print(counts.passes, number)
+    """
+
+
+def test_what_a_step_stores_to_or_a_loop_reads_is_not_foreseen_to_be_put(
+    joined: Callable[..., Joiner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Job, "step", lambda self, function: function, raising=False)
+    joiner = joined(COUNTED, id, id)
+    assert {path_of(key) for key in joiner.foreseen} == {"counts.passes"}
 
 
 IN_FLIGHT = """

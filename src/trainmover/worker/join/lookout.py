@@ -142,15 +142,15 @@ class Foresight:
                 return self._variables.comparison.differences(
                     record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
-        pairs = [(one, record) for one in (before, *older) if one is not None and one.variables]
-        seen = [one.variables for one, _ in pairs] + [record.variables]
+        known = [one for one in (before, *older) if one is not None and one.variables]
+        seen = [*(one.variables for one in known), record.variables]
         put = set() if asked else self._variables.would_be_put(self._capture(), seen)
-        for pair in pairs:
+        for then in known:
             found = self._variables.comparison.changes(
-                *(one.variables for one in pair), groups_of(record), but, put
+                then.variables, record.variables, groups_of(record), but, put
             )
-            if _pass_of(pair[0]) != _pass_of(record):
-                follows = pair[0] in older
+            if _pass_of(then) != _pass_of(record):
+                follows = then is not before
                 found = [one for one in found if follows and self._variables.in_steps(one.name)]
             if found:
                 return found
