@@ -94,18 +94,21 @@ def test_what_lines_since_the_fetch_have_stored_is_the_rank_s() -> None:
 
 
 OWN = """
-    turn, constant, rows, paired = {first}, {rank}, [{rank}], -1
-    def flip():
+    turn, constant, rows = {first}, {rank}, [{rank}]
+    def flip(x):
         global turn
         turn = (turn + 1) % 2
         if {changes}: rows.append(1)
     @job.marked.step
     def train_step(x):
-        flip()
-    for x in job.batches(range(20)):
-        train_step(x)
-        paired = -1 if constant else paired + 1
-    print(turn, constant, rows, paired)
+        flip(x)
+    def main():
+        paired = -1
+        for x in job.batches(range(20)):
+            train_step(x)
+            paired = -1 if constant else paired + 1
+    main()
+    print(turn, constant, rows)
 """
 """`paired` is bound by a line between steps, which runs where the step before it is passed over."""
 

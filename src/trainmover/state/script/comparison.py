@@ -202,9 +202,9 @@ class Comparison:
 
         def may_change(key: str, entry: Entry) -> bool:
             path = path_of(key)
-            bound_between = path.isidentifier() and not isinstance(entry, list)
-            if not _as_in(now, key, before[key]) and not bound_between:
-                return True  # Something of its own may have been changed in place, unseen.
+            by_lines = _is_local(key) and not isinstance(entry, list)
+            if not _as_in(now, key, before[key]) and not by_lines:
+                return True
             stood_so = _as_in(here, key, entry) and _as_in(first, key, before[key])
             return in_steps(path) and not stood_so
 
@@ -422,6 +422,13 @@ def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
 
 def path_of(key: str) -> str:
     return key.rpartition("\x1f")[2]
+
+
+def _is_local(key: str) -> bool:
+    """Whether it is a function's own name, which only lines of that function bind, and functions in
+    it that say so. (A global may be bound by a text, or as an entry of `globals()`.)"""
+    _, function, _, path = key.split("\x1f")
+    return function != "<module>" and path.isidentifier()
 
 
 def _as_in(found: Mapping[str, Entry], key: str, entry: Entry) -> bool:

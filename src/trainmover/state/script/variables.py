@@ -676,11 +676,11 @@ class Variables:
             return set()
         (mine, tracked), *known = map(all_in, (own, *seen))
         theirs, their_tracked = known[-1]
-        among = stored([found for found, _ in known]) & mine.keys() - {*tracked, *their_tracked}
+        among = stored([found for found, _ in known]) - {*tracked, *their_tracked}
         among -= {slot.key for slot, *_ in self._values_at(frames) if slot.target}
         return {
             key
-            for key in among
+            for key in among & mine.keys() & theirs.keys()
             if says_all(mine[key]) and says_all(theirs[key]) and not self.in_steps(path_of(key))
         }
 
