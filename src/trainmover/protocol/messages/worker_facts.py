@@ -383,8 +383,7 @@ class Stands(WorkerFact, frozen=True):
               for something of ours: another machine's vault, an order)
     counts    group -> collectives that it has begun there in this epoch
     call      the one it is in, for people; "" outside
-    group     whose newest collective it waits in, as `counts` names it; "" if it waits for something
-              else
+    group     whose newest collective it waits in, as in `counts`; "" if it waits for something else
     place     line of the script, for people; "" if that is not known
     still_ms  since nothing moved
     """
