@@ -18,7 +18,7 @@ from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loops
-from trainmover.worker.join.lookout import Foresight, Lookout
+from trainmover.worker.join.lookout import Foresight, Lookout, Seen
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 
@@ -79,10 +79,10 @@ def test_groups_that_a_joiner_is_given_are_no_reason_to_refuse(
     had = listed_as_bytes([Listed((0, 1), 60.0, "train.py line 7")] * 3)
     seen = replace(record(3, [place(ordinal, 3)], later), groups=had)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences([seen]) == []
-    assert foresight.differences([replace(seen, variables=newest)]) == []
+    assert foresight.differences(Seen([seen])) == []
+    assert foresight.differences(Seen([replace(seen, variables=newest)])) == []
     unlisted = replace(seen, variables=later, groups=b"")
-    [found] = foresight.differences([unlisted])
+    [found] = foresight.differences(Seen([unlisted]))
     assert (found.name, found.theirs) == ("peers", "some peers")
     assert batches is not None
 
@@ -94,8 +94,8 @@ def test_a_record_of_the_loop_where_the_run_stands_is_compared_with_it(
     loop = moments(variables)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences([record(3, [place(0, 3)], own)]) == []
-    [found] = foresight.differences([record(4, [place(0, 4)], later)])
+    assert foresight.differences(Seen([record(3, [place(0, 3)], own)])) == []
+    [found] = foresight.differences(Seen([record(4, [place(0, 4)], later)]))
     assert (found.name, found.theirs, found.own) == ("count", "1", "0")
     assert batches is not None
 
@@ -147,7 +147,7 @@ def test_what_samplers_count_goes_with_the_place_in_their_loop(kind: type, under
     loop = in_many_passes(variables, loops, sampler, next_pass)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    found = foresight.differences([record(7, [place(0, 7)], later)])
+    found = foresight.differences(Seen([record(7, [place(0, 7)], later)]))
     assert bool(found) is (kind is Counting and not under_way)
 
 
@@ -161,7 +161,7 @@ def test_what_the_script_stores_in_its_sampler_itself_is_seen() -> None:
     loop = in_many_passes(variables, loops, sampler, stores)
     own, later = next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    found = foresight.differences([record(7, [place(0, 7)], later)])
+    found = foresight.differences(Seen([record(7, [place(0, 7)], later)]))
     assert ("sampler.seed", "1", "0") in [(one.name, one.theirs, one.own) for one in found]
 
 
@@ -170,10 +170,10 @@ def test_two_records_of_one_pass_show_what_changes(variables: Variables) -> None
     loop = moments(variables)
     own, one, other = next(loop), next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
-    assert foresight.differences([record(30, [place(2, 3)], one)]) == []
-    [found] = foresight.differences([record(31, [place(2, 4)], other)])
+    assert foresight.differences(Seen([record(30, [place(2, 3)], one)])) == []
+    [found] = foresight.differences(Seen([record(31, [place(2, 4)], other)]))
     assert found.name == "count"
-    assert foresight.differences([record(41, [place(3, 0)], one)]) == []
+    assert foresight.differences(Seen([record(41, [place(3, 0)], one)])) == []
     assert batches is not None
 
 
@@ -191,10 +191,29 @@ def test_two_records_of_one_look_show_what_steps_store_to(variables: Variables, 
     own, one, other = next(loop), next(loop), next(loop)
     foresight = Foresight(variables, loops, lambda: own)
     both = [record(30, [place(2, 3)], one), record(31, [place(2, 4)], other)]
-    assert [found.name for found in foresight.differences(both)] == ["count"][by != "step" :]
+    assert [found.name for found in foresight.differences(Seen(both))] == ["count"][by != "step" :]
     in_the_next_pass = [record(40, [place(2, 4)], one), record(41, [place(3, 0)], other)]
-    assert bool(foresight.differences(in_the_next_pass)) is (by == "step")
-    assert foresight.differences([]) == []
+    assert bool(foresight.differences(Seen(in_the_next_pass))) is (by == "step")
+    assert foresight.differences(Seen([])) == []
+    assert batches is not None
+
+
+@pytest.mark.parametrize("course", [7, 8, None])
+def test_what_steps_store_to_on_each_rank_for_itself_is_seen(
+    variables: Variables, course: int | None
+) -> None:
+    """Though the newest steps have not changed it, and another one has the same now."""
+    loops, batches = in_first_loop()
+    loop = moments(variables)
+    next(loop)
+    now = next(loop)
+    [key] = [key for key in decoded(now).found if path_of(key) == "count"]
+    one = replace(record(30, [place(2, 3)], now), courses={key: 7, "meter": 1})
+    other = replace(one, courses={"meter": 2} | ({key: course} if course else {}))
+    foresight = Foresight(variables, loops, lambda: now)
+    found = foresight.differences(Seen([one], [other]))
+    assert [difference.name for difference in found] == ["count"][course == 7 :]
+    assert foresight.differences(Seen([one], [replace(other, top_step=Step(29))])) == []
     assert batches is not None
 
 
@@ -210,7 +229,7 @@ def test_where_both_tell_of_one_fetch_it_looks_again_soon(buddies: Buddies) -> N
         0.1, client.put_record, (2, 5, True, record(5, [place(0, 5)], b"w").to_bytes())
     ).start()
     lookout.begin()
-    assert [one.variables for one in lookout.take()] == [b"v", b"w"]
+    assert [one.variables for one in lookout.take().records] == [b"v", b"w"]
     lookout.end()
     client.close()
 
@@ -232,5 +251,5 @@ def test_the_newest_records_of_any_vault_are_seen(buddies: Buddies) -> None:
         assert changed.wait_for(lambda: lookout.has_seen, 30)
     seen = lookout.take()
     lookout.end()
-    assert [(one.step, one.variables) for one in seen] == [(4, b"v"), (5, b"v")]
-    assert lookout.take() == []
+    assert [(one.step, one.variables) for one in seen.records] == [(4, b"v"), (5, b"v")]
+    assert lookout.take() == Seen()

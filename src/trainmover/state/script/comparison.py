@@ -27,6 +27,8 @@ from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, known_as, sam
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 GONE = ""
 """In place of a value that nobody knows."""
+OWN = "each rank's own"
+"""In place of one that says nothing of what it is behind the next step."""
 _OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
 THE_FETCH = "the fetch"
 Known = bytes | int | None
@@ -51,6 +53,11 @@ class Difference:
             return (
                 f"`{self.name}` ({where}) was {self.own} before the last step, which may have "
                 "changed it"
+            )
+        if self.theirs == OWN:
+            return (
+                f"`{self.name}` ({where}) is {OWN}, and what its last step makes of it is gone "
+                "with a rank"
             )
         if self.theirs == self.own:
             return f"`{self.name}` ({where}) is another on the rank than here"
@@ -131,6 +138,20 @@ class Comparison:
         left_out = {*tracked, *_plain(but, then, later), *put}
         common = {key: entry for key, entry in later.items() if key in then.keys() - left_out}
         return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
+
+    def each_own(self, theirs: bytes, others: bytes, keys: Set[str]) -> list[Difference]:
+        """Of these variables those that are the rank's own: another rank, which has them as well,
+        could not tell what a step has made of them. Raises ProtocolError on malformed bytes.
+
+        theirs, others  of the rank and of another one, at fetches for the same step
+        """
+        their, known = decoded(theirs), decoded(others).found
+        left_out = {*their.tracked, *their.others}
+        return [
+            self._difference(key, OWN, shown(entry))
+            for key, entry in sorted(their.found.items())
+            if key in keys - left_out and key in known and says_all(entry)
+        ]
 
     def begun(
         self,

@@ -9,6 +9,8 @@ a vault. They tell whether the standby could ever stand where the rank does:
         be wrong in at least one: who joins there arrives with the same values, wherever the rank is
     of two records of steps that follow each other, in whatever pass, what has changed of what steps
         store to would be gone with a rank that is lost behind the gate of such a step
+    of one of these and another rank's of that step, what steps store to and has not been the same
+        on both would be gone behind any gate, since no rank could tell what the step made of it
 
 A plain value that only lines between steps store to is none of these: it is put as the rank has it.
 Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
@@ -17,7 +19,7 @@ reserve nothing can be told before a joiner has drawn the same: it is compared w
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Rank
@@ -27,6 +29,7 @@ from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.regroup import groups_of
+from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord
 
 FIRST_LOOK_S = 2.0
@@ -35,6 +38,13 @@ AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """At first, where the rank is between a gate and its next fetch: its records tell of one fetch."""
 _CONNECT_S = 2.0
+
+
+class Seen(NamedTuple):
+    """Of one look: newest records of the rank, the older one first, and of some other one."""
+
+    records: Sequence[RankRecord] = ()
+    others: Sequence[RankRecord] = ()
 
 
 class Lookout:
@@ -55,7 +65,7 @@ class Lookout:
         self._changed = changed
         self._over = threading.Event()
         self._looked = threading.Event()
-        self._records: list[RankRecord] = []
+        self._seen = Seen()
 
     def begin(self) -> None:
         """Returns after the first look, or when that takes too long."""
@@ -69,44 +79,47 @@ class Lookout:
     @property
     def has_seen(self) -> bool:
         """Whether there are records that nobody has taken. Called under `changed`."""
-        return bool(self._records)
+        return bool(self._seen.records)
 
-    def take(self) -> list[RankRecord]:
-        """The newest ones that nobody has taken, the older one first."""
+    def take(self) -> Seen:
+        """The newest ones that nobody has taken."""
         with self._changed:
-            records, self._records = self._records, []
-            return records
+            seen, self._seen = self._seen, Seen()
+            return seen
 
     def _look_on(self) -> None:
         pauses, soon = _pauses(), iter(SOON_S)
         while True:
-            records = self._look()
-            pause_s = next(soon, None) if _of_one_fetch(records) else None
+            seen = self._look()
+            pause_s = next(soon, None) if _of_one_fetch(seen.records) else None
             with self._changed:
-                self._records = records or self._records
+                self._seen = seen if seen.records else self._seen
                 self._changed.notify_all()
             if pause_s is None:
                 self._looked.set()
             if self._over.wait(next(pauses) if pause_s is None else pause_s):
                 return
 
-    def _look(self) -> list[RankRecord]:
-        """Those of the vault that has the newest one; [] if there is none."""
+    def _look(self) -> Seen:
+        """Those of the vault that has the newest one, and of any other rank."""
         found: list[list[RankRecord]] = [[]]
+        others: list[RankRecord] = []
         for address in self._vaults:
             try:
                 client = VaultClient(address, self._token, connect_timeout_s=_CONNECT_S)
             except PeerLost:
                 continue
             try:
-                steps = client.records_held().get(self._rank, [])
-                held = [client.get_record(self._rank, step) for step in steps]
-                found.append([RankRecord.from_bytes(one.data) for one in held if one is not None])
+                held = client.records_held()
+                found.append(_fetched(client, self._rank, held.get(self._rank, [])))
+                for other in sorted(held.keys() - {self._rank})[: not others]:
+                    others = _fetched(client, Rank(other), held[other])
             except (PeerLost, ProtocolError):
                 continue
             finally:
                 client.close()
-        return max(found, key=lambda records: records[-1].step if records else -1)
+        newest = max(found, key=lambda records: records[-1].step if records else -1)
+        return Seen(newest, others)
 
 
 class Foresight:
@@ -121,20 +134,39 @@ class Foresight:
         self._capture = capture
         self._before: RankRecord | None = None
 
-    def differences(
-        self, records: Sequence[RankRecord], *, asked: bool = False
-    ) -> list[Difference]:
+    def differences(self, seen: Seen, *, asked: bool = False) -> list[Difference]:
         """What would be wrong if the run took the rank's place; [] if nothing shows so.
 
-        records: of one look, the older one first
         asked: lines between steps make collectives that give values, which are gone with a rank
         """
-        if not records:
+        if not seen.records:
             return []
-        *older, record = records
+        *older, record = seen.records
         before, self._before = self._before, record
         if not record.variables or record.reserve:
             return []
+        return self._own_in_steps(seen) or self._changed(before, older, record, asked=asked)
+
+    def _own_in_steps(self, seen: Seen) -> list[Difference]:
+        pairs = [
+            (one, other)
+            for one in seen.records
+            for other in seen.others
+            if one.top_step == other.top_step and one.variables and other.variables
+        ]
+        for one, other in pairs[:1]:
+            names = parted(one.courses, other.courses) - self._variables.summed
+            return self._variables.comparison.each_own(one.variables, other.variables, names)
+        return []
+
+    def _changed(
+        self,
+        before: RankRecord | None,
+        older: Sequence[RankRecord],
+        record: RankRecord,
+        *,
+        asked: bool,
+    ) -> list[Difference]:
         but = set() if asked else self._variables.can_be_put()
         if self._stands_in_loop_of(record):
             own = self._capture()
@@ -143,8 +175,8 @@ class Foresight:
                     record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
         known = [one for one in (before, *older) if one is not None and one.variables]
-        seen = [*(one.variables for one in known), record.variables]
-        put = set() if asked else self._variables.would_be_put(self._capture(), seen)
+        had = [*(one.variables for one in known), record.variables]
+        put = set() if asked else self._variables.would_be_put(self._capture(), had)
         for then in known:
             found = self._variables.comparison.changes(
                 then.variables, record.variables, groups_of(record), but, put
@@ -169,7 +201,12 @@ def _pass_of(record: RankRecord) -> list[Any]:
     return [around, innermost[0], record.member]
 
 
-def _of_one_fetch(records: list[RankRecord]) -> bool:
+def _fetched(client: VaultClient, rank: Rank, steps: Sequence[int]) -> list[RankRecord]:
+    held = [client.get_record(rank, step) for step in steps]
+    return [RankRecord.from_bytes(one.data) for one in held if one is not None]
+
+
+def _of_one_fetch(records: Sequence[RankRecord]) -> bool:
     """That of a step's gate has what the one of its fetch has."""
     return len(records) > 1 and len({record.top_step for record in records}) == 1
 

@@ -31,7 +31,7 @@ from trainmover.state.script.comparison import (
 from trainmover.state.script.values import Entry, same
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
-from trainmover.worker.join.lookout import Foresight
+from trainmover.worker.join.lookout import Foresight, Seen
 from trainmover.worker.join.regroup import own_groups
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, RankRecord
@@ -62,14 +62,14 @@ class Refusal:
         self._loops = loops
         self._foresight = Foresight(variables, loops, self._own)
 
-    def foresee(self, records: Sequence[RankRecord], *, asked: bool) -> None:
-        """Raises StateMismatch if these, the rank's newest records, show that the run could never
-        stand where the rank does: better now than when somebody depends on it.
+    def foresee(self, seen: Seen, *, asked: bool) -> None:
+        """Raises StateMismatch if the rank's newest records show that the run could never stand
+        where the rank does: better now than when somebody depends on it.
 
         asked: as in `check_left`, of lines between the steps made here
         """
         self._look_between()
-        self.refuse(self._foresight.differences(records, asked=asked))
+        self.refuse(self._foresight.differences(seen, asked=asked))
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""
