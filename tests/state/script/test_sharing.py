@@ -1,5 +1,7 @@
 """Two names for one list are another thing than two equal lists."""
 
+import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import captures
@@ -65,3 +67,22 @@ def test_a_part_of_another_variable(tmp_path: Path) -> None:
     )
     [found] = [one for one in job.differences() if one.name == "the object of current"]
     assert (found.theirs, found.own) == ("that of buckets[2]", "that of buckets[0]")
+
+
+def test_who_forgets_a_run_keeps_nothing_of_it(run: Callable[[str], captures.Job]) -> None:
+    """A joiner's run is followed by another one in its process: two models have no place there."""
+    job = run(
+        """
+    import weakref
+    class Keeps:
+        pass
+    keeps = Keeps()
+    keeps.rows, keeps.model = [], Keeps()
+    job.kept = weakref.ref(keeps.model)
+    for x in job.batches(DATA):
+        keeps.rows.append(len(keeps.rows))
+    """
+    )
+    job.variables.forget()
+    gc.collect()
+    assert job.kept() is None  # type: ignore[attr-defined]

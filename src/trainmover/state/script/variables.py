@@ -858,6 +858,7 @@ class Variables:
         self._outermost = None
         self._closed, self._first, self._places = {}, First(), Places()
         self._overlooked.forget()
+        self._sharing.begin()
         self._layouts.clear()
         self._carried.clear()
         self._own_modules.clear()

@@ -7,8 +7,6 @@ a vault. They tell whether the standby could ever stand where the rank does:
     there would differ after a takeover
     of two records from one pass through a loop, any variable that has changed between them would
         be wrong in at least one: who joins there arrives with the same values, wherever the rank is
-    of two records of steps that follow each other, in whatever pass, what has changed of what steps
-        store to would be gone with a rank that is lost behind the gate of such a step
     of one of these and another rank's of that step, what steps store to and has not been the same
         on both would be gone behind any gate, since no rank could tell what the step made of it
 
@@ -19,6 +17,7 @@ reserve nothing can be told before a joiner has drawn the same: it is compared w
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from trainmover.errors import PeerLost, ProtocolError
@@ -36,7 +35,8 @@ FIRST_LOOK_S = 2.0
 AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Between looks; the last from then on. A value that changes rarely is seen some time later."""
 SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""At first, where the rank is between a gate and its next fetch: its records tell of one fetch."""
+"""At first, where the rank is between a gate and its next fetch, or two passes: what changes in one
+does not show then."""
 _CONNECT_S = 2.0
 
 
@@ -91,7 +91,7 @@ class Lookout:
         pauses, soon = _pauses(), iter(SOON_S)
         while True:
             seen = self._look()
-            pause_s = next(soon, None) if _of_one_fetch(seen.records) else None
+            pause_s = next(soon, None) if _show_no_change(seen.records) else None
             with self._changed:
                 self._seen = seen if seen.records else self._seen
                 self._changed.notify_all()
@@ -174,16 +174,17 @@ class Foresight:
                 return self._variables.comparison.differences(
                     record.variables, own, at_boundary=False, given=groups_of(record), but=but
                 )
-        known = [one for one in (before, *older) if one is not None and one.variables]
+        known = [
+            one
+            for one in (before, *older)
+            if one is not None and one.variables and _pass_of(one) == _pass_of(record)
+        ]
         had = [*(one.variables for one in known), record.variables]
         put = set() if asked else self._variables.would_be_put(self._capture(), had)
         for then in known:
             found = self._variables.comparison.changes(
                 then.variables, record.variables, groups_of(record), but, put
             )
-            if _pass_of(then) != _pass_of(record):
-                follows = then is not before
-                found = [one for one in found if follows and self._variables.in_steps(one.name)]
             if found:
                 return found
         return []
@@ -206,9 +207,13 @@ def _fetched(client: VaultClient, rank: Rank, steps: Sequence[int]) -> list[Rank
     return [RankRecord.from_bytes(one.data) for one in held if one is not None]
 
 
-def _of_one_fetch(records: Sequence[RankRecord]) -> bool:
-    """That of a step's gate has what the one of its fetch has."""
-    return len(records) > 1 and len({record.top_step for record in records}) == 1
+def _show_no_change(records: Sequence[RankRecord]) -> bool:
+    """That of a step's gate has what the one of its fetch has; and lines between passes may have
+    run between two fetches."""
+    return any(
+        one.top_step == later.top_step or _pass_of(one) != _pass_of(later)
+        for one, later in pairwise(records)
+    )
 
 
 def _pauses() -> Iterator[float]:
