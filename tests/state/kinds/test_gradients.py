@@ -268,15 +268,23 @@ def test_more_than_a_record_carries_is_bulk_state(monkeypatch: pytest.MonkeyPatc
     there.at_gate()
 
 
-def test_large_ones_that_come_behind_a_record_without_them_are_read_like_any_other(
+def with_large_ones(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A joiner takes the record of the fetch, that of the gate, and then what bulk state holds."""
+) -> tuple[nn.Module, nn.Module, Gradients, Gradients]:
+    """A rank whose two steps have added to more than a record carries, and a joiner; and theirs."""
     source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
     state, there = one_of(source), one_of(joiner)
     monkeypatch.setattr(gradients, "BYTES_MAX", 8)
     micro_step(source, state)
     micro_step(source, state)
+    return source, joiner, state, there
+
+
+def test_large_ones_that_come_behind_a_record_without_them_are_read_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A joiner takes the record of the fetch, that of the gate, and then what bulk state holds."""
+    source, joiner, state, there = with_large_ones(monkeypatch)
     kept = moved(state.state_dict())
     there.load_state_dict(moved(state.state_dict()) | {"lies": bytes(2), "large": False})
     there.load_state_dict(kept)
@@ -293,11 +301,7 @@ def test_large_ones_that_come_behind_a_record_without_them_are_read_like_any_oth
 def test_an_update_of_a_joiner_s_shadow_run_has_consumed_nothing_of_what_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source, joiner = nn.Linear(2, 1), nn.Linear(2, 1)
-    state, there = one_of(source), one_of(joiner)
-    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
-    micro_step(source, state)
-    micro_step(source, state)
+    _, joiner, state, there = with_large_ones(monkeypatch)
     backward(joiner)
     there.spend(joiner.parameters())  # No gate follows there, and no end of a step.
     there.large.load_state_dict(state.large.state_dict())

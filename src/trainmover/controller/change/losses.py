@@ -42,6 +42,11 @@ def losses_text(lost: Sequence[Lost]) -> str:
 def _named(names: list[str]) -> str:
     if len(names) > NAMED_MAX:
         return f"{len(names)} machines ({', '.join(names[:NAMED_MAX])} ...)"
+    return in_words(names)
+
+
+def in_words(names: list[str]) -> str:
+    """ "m1, m2 and m3"."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

@@ -13,9 +13,10 @@
 A step that is tried three times ends the job all the same (`failing.py`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmover.controller.change.losses import give_up
+from trainmover.controller.change.losses import give_up, in_words
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.standstill.condemned import with_condemned
 from trainmover.controller.standstill.lateness import holds_all, late_leavers, late_ranks
@@ -112,7 +113,7 @@ def judge(job: Job, at_us: int) -> Decision:
         return _condemn(job, late, at_us)
     if spare := _spares_stopped(job, at_us):
         return _condemn_all(job, spare)
-    if job.change is None and (ranks := circle(_facts(job))):
+    if job.change is None and (ranks := circle(_facts(hanging.stands))):
         return end(job, 1, _each_waits(job, ranks))
     if not _may_compare(job):
         return job, ()
@@ -122,15 +123,15 @@ def judge(job: Job, at_us: int) -> Decision:
             return job, ()
         return give_up(job, to_go.machine, to_go.cause, at_us, to_go.since_us)
     said = _standing(job)
+    stands = _facts(said)
     blamed = suspects(
-        {rank: one.fact for rank, one in said.items()},
+        stands,
         set() if holds_all(job) else {place.rank for place in _silent(job)},
         ranks=job.spec.world_size,
         waiting=_held_by_change(job, at_us),
     )
     if blamed:
         return _condemn(job, [_place_of(job, rank) for rank in blamed], at_us)
-    stands = _facts(job)
     if job.change is None and nobody_is_missing(stands, job.spec.world_size):
         long = all(_for_long(one, at_us) for one in said.values())
         return all_stand(job, list(said.values()), at_us, long=long)
@@ -166,8 +167,8 @@ def _may_compare(job: Job) -> bool:
     return job.all_recorded and not job.finished and not switches
 
 
-def _facts(job: Job) -> dict[Rank, Stands]:
-    return {rank: one.fact for rank, one in job.hanging.stands.items()}
+def _facts(stands: Mapping[Rank, Standstill]) -> dict[Rank, Stands]:
+    return {rank: one.fact for rank, one in stands.items()}
 
 
 def _standing(job: Job) -> dict[Rank, Standstill]:
@@ -362,7 +363,7 @@ def _each_waits(job: Job, ranks: list[Rank]) -> str:
         for rank, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)
     )
     text = (
-        f"Ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]} wait for each other: {waits}.\n"
+        f"Ranks {in_words([*map(str, ranks)])} wait for each other: {waits}.\n"
         "The job has ended: none of them can ever go on.\n"
         "Have all ranks make the same collectives in the same order."
     )

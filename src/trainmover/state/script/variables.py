@@ -660,8 +660,7 @@ class Variables:
         """Of these, those that a run which stands here would have as the rank has them, for all
         that is known. To be called below the script's frames."""
         frames = self.frames(sys._getframe(1))
-        elsewhere = keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file)
-        return set() if elsewhere else self.summed
+        return set() if self._keeps_elsewhere(frames) else self.summed
 
     def would_be_put(self, own: bytes, seen: Sequence[bytes]) -> set[str]:
         """Keys of what `put` would put, were the rank lost at the last of these fetches, and that
@@ -672,7 +671,7 @@ class Variables:
         Raises ProtocolError on malformed bytes.
         """
         frames = self.frames(sys._getframe(1))
-        if keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
+        if self._keeps_elsewhere(frames):
             return set()
         (mine, tracked), *known = map(all_in, (own, *seen))
         theirs, their_tracked = known[-1]
@@ -698,7 +697,7 @@ class Variables:
         changed |= self.summed
         wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
-        if not wanted or keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file):
+        if not wanted or self._keeps_elsewhere(frames):
             return set()
         values = [*self._values_at(frames)]
         holders: dict[int, list[str]] = {}
@@ -770,6 +769,9 @@ class Variables:
         """What of libraries' the script keeps where its run parks: see `put`."""
         self.capture()
         self._closed = closed_in(self._kept(self.frames(sys._getframe(1))))
+
+    def _keeps_elsewhere(self, frames: list[FrameType]) -> bool:
+        return keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file)
 
     def _kept(self, frames: list[FrameType]) -> Iterator[object]:
         """What variables hold, but for what is tracked, or loads the batches. Of a frame those that

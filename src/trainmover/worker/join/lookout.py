@@ -112,7 +112,8 @@ class Lookout:
             try:
                 held = client.records_held()
                 found.append(_fetched(client, self._rank, held.get(self._rank, [])))
-                for other in sorted(held.keys() - {self._rank})[: not others]:
+                if not others and (known := held.keys() - {self._rank}):
+                    other = min(known)
                     others = _fetched(client, Rank(other), held[other])
             except (PeerLost, ProtocolError):
                 continue
@@ -148,16 +149,13 @@ class Foresight:
         return self._own_in_steps(seen) or self._changed(before, older, record, asked=asked)
 
     def _own_in_steps(self, seen: Seen) -> list[Difference]:
-        pairs = [
-            (one, other)
-            for one in seen.records
-            for other in seen.others
-            if one.top_step == other.top_step and one.variables and other.variables
-        ]
-        for one, other in pairs[:1]:
-            names = parted(one.courses, other.courses) - self._variables.summed
-            return self._variables.comparison.each_own(one.variables, other.variables, names)
-        return []
+        at = {one.top_step: one for one in seen.others if one.variables}
+        one = next((one for one in seen.records if one.variables and one.top_step in at), None)
+        if one is None:
+            return []
+        other = at[one.top_step]
+        names = parted(one.courses, other.courses) - self._variables.summed
+        return self._variables.comparison.each_own(one.variables, other.variables, names)
 
     def _changed(
         self,
@@ -179,6 +177,8 @@ class Foresight:
             for one in (before, *older)
             if one is not None and one.variables and _pass_of(one) == _pass_of(record)
         ]
+        if not known:
+            return []
         had = [*(one.variables for one in known), record.variables]
         put = set() if asked else self._variables.would_be_put(self._capture(), had)
         for then in known:

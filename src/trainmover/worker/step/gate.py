@@ -42,7 +42,7 @@ class Gate:
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
-    uneven   some ranks make updates and others have nothing to make them with
+    uneven   steps are undone from this epoch on because only some ranks have an optimizer
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Gate:
             undo, early, known, vain, some, others = self._group.largest(asked)
         except Drained:
             return False
-        self.uneven = bool(some and others)
+        self.uneven = bool(some and others and not undo)
         self.undo = self.undo_wanted = bool(undo) or self.uneven
         self.early = bool(early)
         likeness.begin_epoch(known=bool(known), vain=bool(vain))

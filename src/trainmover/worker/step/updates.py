@@ -80,7 +80,7 @@ class Updates:
 
     def mode_settled(self) -> None:
         """What was so in an epoch before is no news."""
-        if self._gate.uneven and not self._because:
+        if self._gate.uneven:
             self._because = _UNEVEN
         else:
             self._told_undo = self._told_undo or self._gate.undo
