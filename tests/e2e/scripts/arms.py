@@ -52,8 +52,9 @@ COMES_S, LOOKS_EVERY_S = 10, 0.01
 """For all ranks to come to the step of a fault: else all faults might hit one step."""
 LINES_LOST = 10
 """Printed lines that a machine may take with it as it dies: they were on their way."""
-SEEN, REFUSED_S = 4, 6
-"""Step at which a standby sees a rank for the first time, and seconds for it to see it change."""
+SEEN, KNOWN_S = 4, 6
+"""Step at which a standby sees a rank for the first time, and seconds for what is known then: that
+it changes, or that cuts are needed."""
 Rows = dict[tuple[int, int], dict[str, float]]
 
 
@@ -169,14 +170,14 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
     with tempfile.TemporaryDirectory(prefix="tm-orders-") as folder, _sooner_stuck():
 
         async def scenario(live: Live) -> None:
-            if habit.refused:
-                await _let_it_be_refused(live, habit, Path(folder))
+            if habit.refused or habit.alone:
+                await _let_it_be_known(live, habit, Path(folder))
             for count, fault in enumerate(faults, 1):
                 await _disturb(live, fault, habit, Path(folder), seen)
                 await _until_over(live, count, faults, Path(folder))
                 (Path(folder) / "slow").unlink(missing_ok=True)
 
-        holds = [str(SEEN)] * habit.refused + [str(fault.hold) for fault in faults]
+        holds = [str(SEEN)] * (habit.refused or habit.alone) + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
         moves = sum(fault.place is Place.MOVED for fault in faults)
         standbys = len(faults) - moves + min(moves, 1)  # Who has moved is a standby again.
@@ -203,12 +204,15 @@ def _arm(outcome: Outcomes) -> Arm:
     return Arm(outcome.code, outcome.rows, outcome.digests, printed, sentences, incidents=incidents)
 
 
-async def _let_it_be_refused(live: Live, habit: Habit, orders: Path) -> None:
-    """A standby may have to see the rank at two steps before it knows what it cannot take over."""
+async def _let_it_be_known(live: Live, habit: Habit, orders: Path) -> None:
+    """A standby may have to see the rank at two steps before it knows what it cannot take over; and
+    a cut is taken at the gate behind the order for it, before all stand at the fault."""
     with contextlib.suppress(TimeoutError):
         await _until_ready(live, habit)
-        (orders / f"go-{SEEN}").touch()
-        await asyncio.wait_for(live.until(lambda: _is_refused(live)), REFUSED_S)
+        if habit.refused:
+            (orders / f"go-{SEEN}").touch()
+        known = _is_refused if habit.refused else _takes_cuts
+        await asyncio.wait_for(live.until(lambda: known(live)), KNOWN_S)
     (orders / f"go-{SEEN}").touch()
 
 
@@ -284,6 +288,10 @@ def _is_warm(live: Live) -> bool:
 
 def _is_refused(live: Live) -> bool:
     return any(machine.note for machine in live.job.machines.values())
+
+
+def _takes_cuts(live: Live) -> bool:
+    return live.job.snapshot_every > 0
 
 
 @contextlib.contextmanager
