@@ -38,12 +38,16 @@ class Sharing:
 
     def note(self, slot: Slot, value: Any) -> None:
         """What a variable holds, of a kind in SHARED."""
-        self._hold(value, slot, _WHOLE)
+        self.note_whole(slot, value)
         is_dict = type(value) in _DICTS
         if (is_dict or type(value) in _LISTS) and len(value) <= PARTS_MAX:
             parts: list[Any] = could_be_read(lambda: [*(value.values() if is_dict else value)], [])
             if not SHARED.isdisjoint(map(type, parts)):
                 self._note_parts(slot, value, parts, is_dict=is_dict)
+
+    def note_whole(self, slot: Slot, value: object) -> None:
+        """The same of one in which nothing of such a kind lies."""
+        self._hold(value, slot, _WHOLE)
 
     def _note_parts(self, slot: Slot, value: Any, parts: list[Any], *, is_dict: bool) -> None:
         keys = could_be_read(lambda: [*value], []) if is_dict else range(len(parts))

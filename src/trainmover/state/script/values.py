@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 import types
+import weakref
 from argparse import Namespace
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributions import Distribution
 
+from trainmover.asked import are
 from trainmover.errors import UserError
 from trainmover.state import sets, tensor_bytes
 from trainmover.state.encode import as_local, encode
@@ -71,6 +73,7 @@ _PLAIN_HOLDERS = _COLLECTIONS | _TABLES
 PARTS_MAX = 64
 """Of what a collection holds, so many objects that may change by other names are looked at."""
 _HOLD_LITTLE = _COLLECTIONS | {dict}
+_HOLD_PLAINLY = frozenset[type]({list, tuple, dict, OrderedDict, Namespace})
 _encoder = msgspec.msgpack.Encoder()
 CONTENT_BYTES_MAX, COLLECTION_BYTES_MAX = 2048, 16 * 1024
 """Of a content that goes into each record: batches lie in variables too, as tensors, while a
@@ -190,6 +193,65 @@ def _is_of_small(value: Any) -> bool:
 def _is_native(kind: type) -> bool:
     """Whether its objects never change: numpy's numbers among them."""
     return kind in NATIVE or issubclass(kind, numpy.number | numpy.bool_)
+
+
+class Holding:
+    """What a small container of plain values held, which its entry follows from: as long as it
+    holds the very same objects, nothing need be folded and hashed."""
+
+    __slots__ = ("_kind", "_values")
+
+    def __init__(self, kind: type, values: list[object]) -> None:
+        self._kind = kind
+        self._values = values
+
+    def tells(self, value: Any, kind: type) -> bool:
+        """Whether this one, of this kind, holds them: 1 is not True."""
+        return kind is self._kind and are(_values_held(value, kind), self._values)
+
+
+class Itself:
+    """An object of which no more counts than which one it is. It is not kept alive for that."""
+
+    __slots__ = ("_kind", "_reference")
+
+    def __init__(self, value: Any) -> None:
+        self._kind = type(value)
+        self._reference = weakref.ref(value)
+
+    def tells(self, value: Any, kind: type) -> bool:
+        """Whether it is this one."""
+        return self._reference() is value and kind is self._kind
+
+
+def standing_for(value: Any, things: Things) -> Holding | Itself | None:
+    """What tells at the next look that the entry is right still, as it does mostly; None: nothing,
+    or to ask takes as long as to fold."""
+    if things.is_itself(value):
+        with suppress(TypeError):  # One with slots may not be referred to.
+            return Itself(value)
+    kind = type(value)
+    if kind not in _HOLD_PLAINLY:
+        return None
+    is_named = kind in _TABLES or kind is Namespace
+    held = vars(value) if kind is Namespace else value
+    if len(held) > ITEMS_MAX or (kind is Namespace and id(value) in things.untracked.kept):
+        return None
+    values = _values_held(value, kind)
+    plain = NATIVE.issuperset(map(type, values))
+    return Holding(kind, values) if plain and (not is_named or all(map(_is_text, held))) else None
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _values_held(value: Any, kind: type) -> list[object]:
+    """With their names, where they have some."""
+    if kind in (list, tuple):
+        return [*value]
+    held = vars(value) if kind is Namespace else value
+    return [*held, *held.values()]
 
 
 def generator_entry(generator: Generator) -> Entry:

@@ -99,6 +99,7 @@ from trainmover.state.script.values import (
     generator_entry,
     handle_entry,
     of_kind,
+    standing_for,
 )
 
 LAYOUTS_MAX = 8
@@ -349,7 +350,14 @@ class Variables:
             value = iterator_at(frames[number], level, layout.kinds)
             if known is not None and value is not known:
                 self._outgrown = layout.uses > 1
-            entry = NO_VALUE if value is None else entry_of(value, things=self._things)
+            if value is None:
+                continue
+            kind = type(value)
+            if kind in self._no_values:
+                entry = self._no_values[kind]
+            else:
+                entry = entry_of(value, things=self._things)
+                self._note_kind(kind, entry)
             if entry is not NO_VALUE:
                 found[key] = entry
 
@@ -357,6 +365,12 @@ class Variables:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
         `silent` say what need not be read again."""
         kind = type(value)
+        if slot.told_by is not None:
+            if slot.told_by.tells(value, kind):
+                if kind in SHARED:
+                    self._sharing.note_whole(slot, value)
+                return
+            slot.told_by = None
         if kind is Layers:
             if slot.before is not None and value.is_same():
                 return
@@ -404,18 +418,24 @@ class Variables:
             things=self._things,
         )
         slot.before = slot.entry
+        slot.told_by = standing_for(value, self._things)
         if self._things.stays(value):
             slot.last = value
-        if kind not in self._with_values:
-            none = slot.entry is of_kind(kind) and not (
-                issubclass(kind, Tensor)
-                or handles.is_one(kind)
-                or any(type(one) is kind for _, one in self._tracked())
-            )
-            if none:
-                self._no_values[kind] = slot.entry
-            else:
-                self._with_values.add(kind)
+        self._note_kind(kind, slot.entry)
+
+    def _note_kind(self, kind: type, entry: Entry) -> None:
+        """Whether its objects are ever told by more than their type: asked once."""
+        if kind in self._with_values:
+            return
+        none = entry is of_kind(kind) and not (
+            issubclass(kind, Tensor)
+            or handles.is_one(kind)
+            or any(type(one) is kind for _, one in self._tracked())
+        )
+        if none:
+            self._no_values[kind] = entry
+        else:
+            self._with_values.add(kind)
 
     def _known_along(self, generator: object) -> str:
         """Which one it is of those that a rank takes with it; "": none. What that draws the rank

@@ -15,7 +15,7 @@ from trainmover.state.kinds.attributes import goes_along
 from trainmover.state.script.place.stacked import Reader
 from trainmover.state.script.things.things import Things
 from trainmover.state.script.things.views import Views
-from trainmover.state.script.values import NO_VALUE, Entry
+from trainmover.state.script.values import NO_VALUE, Entry, Holding, Itself
 
 ABSENT: Any = object()
 NEVER: Any = object()
@@ -51,6 +51,7 @@ class Slot:
     last    value that `entry` is of, if that is never changed in place
     silent  types of which it has no entry, now that it was one of them
     before  entry of the last value that may change in place
+    told_by  what tells whether that entry is right still: see `standing_for`
     """
 
     key: str
@@ -68,6 +69,7 @@ class Slot:
     entry: Entry = NO_VALUE
     silent: frozenset[type] = NO_TYPES
     before: Entry = None
+    told_by: Holding | Itself | None = None
 
 
 @dataclass

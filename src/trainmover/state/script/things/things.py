@@ -137,6 +137,14 @@ class Things:
         still = self._readers[kind] in STILL or issubclass(kind, TRAINED)
         return still and not self.untracked.has(value)
 
+    def is_itself(self, value: object) -> bool:
+        """Whether what stands for it stays for as long as it is there: an object of the script's
+        own, whose attributes are variables of their own."""
+        kind = type(value)
+        if kind not in self.kinds or self.places.is_open or self._readers[kind] is not None:
+            return False
+        return self._is_own(kind) and not issubclass(kind, (*TRAINED, *CONTAINERS))
+
     def folded(self, value: object, inside: Inside) -> Any:
         """Plain values that stand for it; None if it is no thing."""
         kind = type(value)
