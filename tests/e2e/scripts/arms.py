@@ -426,7 +426,8 @@ def differs_calm(habit: Habit) -> str:
 
 
 def as_promised(habit: Habit, found: Verdict) -> bool:
-    return found is (Verdict.REFUSED if habit.refused else Verdict.EQUAL)
+    promised = {Verdict.REFUSED if habit.refused else Verdict.EQUAL}
+    return found in promised | ({Verdict.REFUSED} if habit.seldom else set())
 
 
 def main() -> None:

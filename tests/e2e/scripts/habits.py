@@ -22,6 +22,8 @@ class Habit:
     alone    of some state each rank is the only holder: without a cut it is lost with its rank
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
     ready_s  for a standby to hold a run: about a second on a quiet machine, if nothing is compiled
+    seldom  something changes so seldom that a standby may take it for the machine's own: equal or
+            refused
     """
 
     name: str
@@ -33,6 +35,7 @@ class Habit:
     alone: bool = False
     alike: bool = True
     ready_s: int = 25
+    seldom: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -66,7 +69,7 @@ HABITS = [
     equal("after/plateau_between", moment=True),
     equal("after/averaged_weights"),
     refused("after/averages_by_rate"),
-    refused("after/read_elsewhere"),
+    equal("after/read_elsewhere"),
     equal("after/reported_averaged"),
     refused("after/average_by_text"),
     refused("after/averages_by_callable"),
@@ -176,7 +179,7 @@ HABITS = [
     refused("variables/global_step", holds=(20, 22)),
     equal("variables/job_enumerated"),
     refused("variables/labelled"),
-    refused("variables/best"),
+    equal("variables/best", seldom=True),
     refused("variables/best_saved"),
     equal("variables/best_values"),
     equal("variables/globals_kept"),
@@ -190,12 +193,12 @@ HABITS = [
     equal("models/one_list_at_first", holds=(17, 25)),
     equal("models/counted_in_forward"),
     refused("variables/global_counter"),
-    refused("variables/shuffled"),
+    equal("variables/shuffled"),
     refused("variables/records"),
     refused("models/bank"),
     refused("meters/averaged_list"),
     refused("variables/closed_over"),
-    refused("variables/trainer"),
+    equal("variables/trainer", seldom=True),
     refused("variables/turned"),
     refused("variables/chosen_loss"),
     refused("variables/refreshed_seldom"),
@@ -203,28 +206,28 @@ HABITS = [
     equal("variables/kept_in_parts"),
     equal("variables/hard_set", holds=(27, 33)),
     refused("variables/kept_by_namesake"),
-    refused("meters/meter"),
-    refused("meters/two_meters"),
-    refused("meters/meters"),
+    equal("meters/meter"),
+    equal("meters/two_meters"),
+    equal("meters/meters"),
     refused("variables/hub"),
-    refused("variables/set_before_fetch"),
+    equal("variables/set_before_fetch", seldom=True),
     equal("libraries/metric_plainly", holds=(17, 28)),
     equal("meters/reset_by_pass", holds=(8, 10)),
     equal("meters/running_sums"),
-    refused("meters/running_norm"),
+    equal("meters/running_norm"),
     equal("meters/timed"),
-    refused("meters/timer_meter"),
+    equal("meters/timer_meter"),
     refused("meters/timer_with_sum"),
-    refused("meters/timed_loss"),
+    equal("meters/timed_loss"),
     refused("meters/averaged_with_time"),
-    refused("meters/timed_pair"),
+    equal("meters/timed_pair"),
     refused("meters/counted_times"),
     refused("variables/replaced"),
-    refused("meters/logged"),
+    equal("meters/logged"),
     equal("meters/log_folder"),
-    refused("variables/returned_early"),
-    refused("variables/caught_between"),
-    refused("meters/history"),
+    equal("variables/returned_early", seldom=True),
+    equal("variables/caught_between", seldom=True),
+    equal("meters/history"),
     refused("meters/progress_bar"),
     refused("variables/namespace"),
     refused("variables/class_attribute"),
@@ -260,7 +263,7 @@ HABITS = [
     equal("loops/passes_by_length", holds=(17, 25)),
     equal("loops/passes_counted", holds=(12, 25)),
     equal("loops/balanced"),
-    refused("loops/nanogpt"),
+    equal("loops/nanogpt"),
     equal("loops/nanogpt_range"),
     equal("loops/zipped"),
     equal("loops/enumerated_by_name"),
@@ -313,7 +316,7 @@ HABITS = [
     equal("between/new_groups", moment=True),
     equal("between/new_pairs", moment=True, machines=3),
     equal("between/group_for_a_moment", moment=True),
-    refused("between/running_total", moment=True),
+    equal("between/running_total", moment=True),
     equal("between/running_module", moment=True),
     equal("between/saved", moment=True),
     equal("between/passes", moment=True),

@@ -100,6 +100,58 @@ def test_a_record_of_the_loop_where_the_run_stands_is_compared_with_it(
     assert batches is not None
 
 
+def in_the_loop(variables: Variables, by: str = "lines between") -> tuple[Any, ...]:
+    """A run that stands in the rank's loop, the key of what changes there, and captures of five
+    rounds. by: what stores to it"""
+    known: Any = variables
+    loops, batches = in_first_loop()
+    loop = moments(variables)
+    rounds = next(loop), next(loop), next(loop), next(loop), next(loop)
+    [key] = [key for key in decoded(rounds[0]).found if path_of(key) == "count"]
+    known.could_be_put = lambda own, theirs: {key} if by == "lines between" else set()
+    return Foresight(variables, loops, lambda: rounds[0]), rounds, batches
+
+
+def seen_at(rounds: Sequence[bytes], rank: Sequence[int], other: Sequence[int]) -> Seen:
+    """Records of steps; of the other rank those of rounds, from the one of step 1 on."""
+    others = [record(step, [place(0, step)], rounds[at]) for step, at in enumerate(other, 1)]
+    return Seen([record(at, [place(0, at)], rounds[at]) for at in rank], others)
+
+
+def test_what_lines_between_steps_store_to_in_the_loop_where_the_run_stands_is_put(
+    variables: Variables,
+) -> None:
+    """Once it has been seen to change on the rank and on another it is known for good."""
+    foresight, rounds, _ = in_the_loop(variables)
+    assert foresight.differences(seen_at(rounds, [2], [2])) == []
+    assert foresight.differences(seen_at(rounds, [3, 4], [3, 4])) == []
+    held = [record(5, [place(0, 5)], rounds[4]), record(6, [place(0, 6)], rounds[4])]
+    assert foresight.differences(Seen(held)) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "other", "asked"),
+    [
+        ("lines between", [1, 1], False),  # Of rank 0 alone, say: a source could not tell of it.
+        ("step", [1, 2], False),
+        ("lines between", [1, 2], True),
+    ],
+)
+def test_what_a_source_could_not_tell_of_is_not(
+    variables: Variables, by: str, other: Sequence[int], asked: bool
+) -> None:
+    foresight, rounds, _ = in_the_loop(variables, by)
+    [found] = foresight.differences(seen_at(rounds, [1, 2], other), asked=asked)
+    assert (found.name, found.theirs, found.own) == ("count", "2", "0")
+
+
+def test_one_that_was_not_seen_to_change_may_be_the_machines_own(variables: Variables) -> None:
+    foresight, rounds, _ = in_the_loop(variables)
+    held = [record(at, [place(0, at)], rounds[2]) for at in (3, 4)]
+    [found] = foresight.differences(Seen(held, held))
+    assert (found.name, found.theirs) == ("count", "2")
+
+
 class Counting(Sampler[int]):
     """Of the script's own, and seeds each pass by its number."""
 

@@ -83,6 +83,7 @@ class Comparison:
         at_boundary: bool = True,
         given: Container[Known] = (),
         but: Set[str] = frozenset(),
+        put: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What is another here than on the rank. Raises ProtocolError on malformed bytes.
 
@@ -92,6 +93,7 @@ class Comparison:
                      and a step follows that is passed over, with the tensors that it is given
         given        handles that this process is given where it takes the rank: see `give`
         but          keys of what is set to the rank's value there, if it is plain: see `put`
+        put          keys of what is, whatever it is
         """
         if not theirs:
             return []
@@ -108,7 +110,7 @@ class Comparison:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
             found += _different(their_end if at_boundary else numbers, mine_end, given)
         going = {key for key in their_tracked if key in tracked or key not in mine}
-        unknown = {*others, *(() if at_boundary else going), *_plain(but, their, mine)}
+        unknown = {*others, *(() if at_boundary else going), *_plain(but, their, mine), *put}
         found = _by_name([one for one in found if one[0] not in unknown])
         named = [self._difference(*one) for one in found]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[

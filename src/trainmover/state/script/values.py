@@ -199,15 +199,15 @@ class Holding:
     """What a small container of plain values held, which its entry follows from: as long as it
     holds the very same objects, nothing need be folded and hashed."""
 
-    __slots__ = ("_kind", "_values")
+    __slots__ = ("_kind", "_content")
 
     def __init__(self, kind: type, values: list[object]) -> None:
         self._kind = kind
-        self._values = values
+        self._content = values
 
     def tells(self, value: Any, kind: type) -> bool:
         """Whether this one, of this kind, holds them: 1 is not True."""
-        return kind is self._kind and are(_values_held(value, kind), self._values)
+        return kind is self._kind and are(_values_held(value, kind), self._content)
 
 
 class Itself:

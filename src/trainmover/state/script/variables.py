@@ -690,17 +690,23 @@ class Variables:
         own: where this run stands. seen: what the rank had at fetches that follow each other
         Raises ProtocolError on malformed bytes.
         """
-        frames = self.frames(sys._getframe(1))
+        among = stored([all_in(one)[0] for one in seen])
+        return among & self._could_be_put(self.frames(sys._getframe(1)), own, seen[-1])
+
+    def could_be_put(self, own: bytes, theirs: bytes) -> set[str]:
+        """The same of one fetch: what `put` would put, if lines between steps have stored to it."""
+        return self._could_be_put(self.frames(sys._getframe(1)), own, theirs)
+
+    def _could_be_put(self, frames: list[FrameType], own: bytes, theirs: bytes) -> set[str]:
         if self._keeps_elsewhere(frames):
             return set()
-        (mine, tracked), *known = map(all_in, (own, *seen))
-        theirs, their_tracked = known[-1]
-        among = stored([found for found, _ in known]) - {*tracked, *their_tracked}
-        among -= {slot.key for slot, *_ in self._values_at(frames) if slot.target}
+        (mine, tracked), (their, their_tracked) = map(all_in, (own, theirs))
+        among = {slot.key for slot, *_ in self._values_at(frames) if not slot.target}
+        among = (among & mine.keys() & their.keys()) - {*tracked, *their_tracked} - self.left.keys
         return {
             key
-            for key in among & mine.keys() & theirs.keys()
-            if says_all(mine[key]) and says_all(theirs[key]) and not self.in_steps(path_of(key))
+            for key in among
+            if says_all(mine[key]) and says_all(their[key]) and not self.in_steps(path_of(key))
         }
 
     def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Records
-from trainmover.state.script.comparison import Difference, same_place
+from trainmover.state.script.comparison import Difference, all_in, same_place
+from trainmover.state.script.putting import stored
 from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient
 from trainmover.worker.data.loops import Loops
@@ -38,6 +39,8 @@ SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """At first, where the rank is between a gate and its next fetch, or two passes: what changes in one
 does not show then."""
 _CONNECT_S = 2.0
+_KEPT = 4
+"""Records of another rank, of the newest looks."""
 
 
 class Seen(NamedTuple):
@@ -134,6 +137,8 @@ class Foresight:
         self._loops = loops
         self._capture = capture
         self._before: RankRecord | None = None
+        self._others: list[RankRecord] = []
+        self._stored = set[str]()  # By lines between steps, on the rank and on another.
 
     def differences(self, seen: Seen, *, asked: bool = False) -> list[Difference]:
         """What would be wrong if the run took the rank's place; [] if nothing shows so.
@@ -146,6 +151,7 @@ class Foresight:
         before, self._before = self._before, record
         if not record.variables or record.reserve:
             return []
+        self._others = [*self._others, *(one for one in seen.others if one.variables)][-_KEPT:]
         return self._own_in_steps(seen) or self._changed(before, older, record, asked=asked)
 
     def _own_in_steps(self, seen: Seen) -> list[Difference]:
@@ -166,17 +172,23 @@ class Foresight:
         asked: bool,
     ) -> list[Difference]:
         but = set() if asked else self._variables.can_be_put()
-        if self._stands_in_loop_of(record):
-            own = self._capture()
-            if same_place(record.variables, own):
-                return self._variables.comparison.differences(
-                    record.variables, own, at_boundary=False, given=groups_of(record), but=but
-                )
         known = [
             one
             for one in (before, *older)
             if one is not None and one.variables and _pass_of(one) == _pass_of(record)
         ]
+        if self._stands_in_loop_of(record):
+            own = self._capture()
+            if same_place(record.variables, own):
+                put = set() if asked else self._put_in_loop(own, [*known, record])
+                return self._variables.comparison.differences(
+                    record.variables,
+                    own,
+                    at_boundary=False,
+                    given=groups_of(record),
+                    but=but,
+                    put=put,
+                )
         if not known:
             return []
         had = [*(one.variables for one in known), record.variables]
@@ -189,11 +201,32 @@ class Foresight:
                 return found
         return []
 
+    def _put_in_loop(self, own: bytes, records: Sequence[RankRecord]) -> set[str]:
+        """What lines between steps have stored to since the set-up, on the rank and on another one:
+        who joins has that as the rank has it. As long as nobody has been seen at two steps, what
+        may be so is no reason to refuse."""
+        could_be = self._variables.could_be_put(own, records[-1].variables)
+        by_rank, by_other = (
+            _stored_between([one for one in some if same_place(one.variables, own)])
+            for some in (records, self._others)
+        )
+        if by_rank is None or by_other is None:
+            return could_be
+        self._stored |= by_rank & by_other
+        return could_be & self._stored
+
     def _stands_in_loop_of(self, record: RankRecord) -> bool:
         """Whether a joiner would stand where this run does, without going on in the script."""
         ordinals = [place[0] for place in record.positions]
         same = len(ordinals) == 1 and ordinals == self._loops.ordinals
         return same and record.member == self._loops.member
+
+
+def _stored_between(records: Sequence[RankRecord]) -> set[str] | None:
+    """None if all are of one step."""
+    if len({one.top_step for one in records}) < 2:
+        return None
+    return stored([all_in(one.variables)[0] for one in records])
 
 
 def _pass_of(record: RankRecord) -> list[Any]:

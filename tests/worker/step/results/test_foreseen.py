@@ -41,6 +41,19 @@ def in_a_dict(gate: Gate, number: float) -> Any:
     return {"loss": loss.item(), "parts": (share, errors)}
 
 
+def in_a_list(gate: Gate, number: float) -> Any:
+    following = [torch.full((2,), number + 1), torch.full((3,), number + 2)]
+    errors = number, number / 3
+    gate()
+    return errors[1], following
+
+
+def in_a_list_that_shrinks(gate: Gate, number: float) -> Any:
+    errors = [number, number + 1][: 2 if number < 5 else 1]
+    gate()
+    return errors[-1] if number < 5 else errors[0] + 1
+
+
 def further_down(gate: Gate, number: float) -> Any:
     def update() -> Tensor:
         loss = torch.tensor(number)
@@ -118,7 +131,7 @@ class Steps:
 
 
 @pytest.mark.parametrize(
-    "function", [in_a_tensor, as_a_number, as_elements, in_a_dict, further_down]
+    "function", [in_a_tensor, as_a_number, as_elements, in_a_dict, in_a_list, further_down]
 )
 def test_what_is_in_variables_is_known_after_two_steps(function: Any) -> None:
     steps = Steps(function)
@@ -158,8 +171,9 @@ def test_one_that_gives_something_else_is_learned_anew() -> None:
     assert steps.seen == packed(result)
 
 
-def test_a_variable_of_one_number_may_hold_two_later() -> None:
-    steps = Steps(of_two_shapes)
+@pytest.mark.parametrize("function", [of_two_shapes, in_a_list_that_shrinks])
+def test_a_variable_of_one_number_may_hold_two_later(function: Any) -> None:
+    steps = Steps(function)
     for number in (0.125, 0.25):
         steps.make(number)
     result = steps.make(5.5)

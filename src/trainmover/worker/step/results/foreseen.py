@@ -6,7 +6,7 @@ in a variable, of which the returned number is made. The first calls show which 
 are; each later call is compared with what its gate saw, bit for bit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
@@ -20,6 +20,8 @@ from trainmover.worker.step.results.reported import LOOKS_MAX, Place
 
 VALUES = 2
 """So many that differ a number must have had: another variable is equal to it once by chance."""
+PARTS_MAX = 8
+"""Of a list in a variable: of a longer one none is looked at."""
 FUNCTIONS_MAX = 64
 """So many are known: a script may make a callable object for each step."""
 
@@ -82,10 +84,10 @@ class Foreseen:
         elif learned.looks < LOOKS_MAX:
             learned.looks += 1
             self._seen = {
-                (frame.f_code, name): value
+                (frame.f_code, place): value
                 for frame in frames()
-                for name, value in frame.f_locals.items()
-                if _may_be_given(value)
+                for name, held in frame.f_locals.items()
+                for place, value in _parts_of(name, held)
             }
 
     def at_return(self, result: Any) -> None:
@@ -129,12 +131,32 @@ def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
     leaves: list[Any] = []
     for part in learned.parts:
         code, name = min(part.places, key=lambda place: place[1])
-        value = frames[code].f_locals.get(name) if code in frames else None
+        value = _value_at(name, frames[code].f_locals) if code in frames else None
         part_now = _in_form(value, part.form) if _may_be_given(value) else None
         if part_now is None:
             return b""
         leaves.append(part_now)
     return packed(tree_unflatten(leaves, learned.spec))
+
+
+def _parts_of(name: str, held: Any) -> Iterator[tuple[str, Tensor | float]]:
+    """What a variable holds that may be given, itself or in a short list: `batch`, `batch 1`."""
+    if _may_be_given(held):
+        yield name, held
+    elif type(held) in (list, tuple) and len(held) <= PARTS_MAX:
+        for number, one in enumerate(held):
+            if _may_be_given(one):
+                yield f"{name} {number}", one
+
+
+def _value_at(place: str, held_by: Mapping[str, Any]) -> Any:
+    name, _, number = place.partition(" ")
+    value = held_by.get(name)
+    if not number:
+        return value
+    if not isinstance(value, list | tuple) or len(value) <= int(number):
+        return None
+    return value[int(number)]
 
 
 def _may_be_given(value: Any) -> TypeGuard[Tensor | float]:
