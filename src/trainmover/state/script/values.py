@@ -199,7 +199,7 @@ class Holding:
     """What a small container of plain values held, which its entry follows from: as long as it
     holds the very same objects, nothing need be folded and hashed."""
 
-    __slots__ = ("_kind", "_content")
+    __slots__ = ("_content", "_kind")
 
     def __init__(self, kind: type, values: list[object]) -> None:
         self._kind = kind
