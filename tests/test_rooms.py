@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
     "state": WORDS | {"asked", "installed", "protocol", "tls", "listeners", "torch_internals"},
-    "sandbox": WORDS | {"installed", "protocol", "comm", "state", "torch_internals"},
+    "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
     | {"asked", "durable", "lifeline", "names", "tls", "token_file"}

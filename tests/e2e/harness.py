@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trainmover import communicators
 from trainmover.controller.change.incidents import lately
 from trainmover.controller.events import WorkerSaid
@@ -193,7 +195,9 @@ def _telling(scenario: Scenario | None, done: Path) -> Scenario:
 @cache
 def _fork_server() -> ForkServerProcess:
     """One import of torch for all jobs of the session; it ends with this process."""
-    return ForkServerProcess()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        return ForkServerProcess("read_first")
 
 
 def _limit_s() -> float:

@@ -43,11 +43,13 @@ class ForkServerProcess:
     hash_seed  Python's in all that is forked from it
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *others: str) -> None:
+        """others: modules to import, beside ours"""
         adopt_orphans()
         self.mark = f"fork-server-{secrets.token_hex(8)}"
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-u", "-P", "-m", "trainmover.fork_server", *MODULES]
+        command = [sys.executable, "-u", "-P", "-m", "trainmover.fork_server"]
+        command += [*MODULES, *others]
         command += ["--parent", str(os.getpid()), "--socket", str(theirs.fileno())]
         self.hash_seed = _drawn_hash_seed()
         words = {"TRAINMOVER_RUN_ID": self.mark, "PYTHONHASHSEED": self.hash_seed}

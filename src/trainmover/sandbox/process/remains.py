@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import psutil  # type: ignore[import-untyped]
 
+from trainmover.lifeline import descendants
 from trainmover.sandbox.process.modules import top_of
 from trainmover.torch_internals.compiling import WORKER
 
@@ -32,7 +33,7 @@ class Remains:
     """Taken before a run: what is found later and was not there then is the run's."""
 
     def __init__(self) -> None:
-        self._processes = {(child.pid, child.create_time()) for child in _descendants()}
+        self._processes = {(child.pid, child.create_time()) for child in descendants()}
         self._threads = set(threading.enumerate())
         self._files = set(_open_for_writing())
 
@@ -41,7 +42,7 @@ class Remains:
         return [*self._end_processes(), *self._leave_threads(), *self._open_files()]
 
     def _end_processes(self) -> list[str]:
-        left = [c for c in _descendants() if (c.pid, c.create_time()) not in self._processes]
+        left = [c for c in descendants() if (c.pid, c.create_time()) not in self._processes]
         left = [child for child in left if not _stays(child)]
         _, left = psutil.wait_procs(left, timeout=GRACE_S if left else 0)
         told = [
@@ -67,11 +68,6 @@ class Remains:
     def _open_files(self) -> list[str]:
         left = sorted({path for path in _open_for_writing() if path not in self._files})
         return [f"it left {path} open for writing" for path in left]
-
-
-def _descendants() -> list[psutil.Process]:
-    children: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return children
 
 
 def _stays(child: psutil.Process) -> bool:

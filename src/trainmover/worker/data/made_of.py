@@ -221,12 +221,8 @@ class _Hashes:
             return name
         if issubclass(kind, Tensor):
             return name + _of_tensor(value)
-        if issubclass(kind, numpy.ma.MaskedArray):
-            return name + _of_array(value.data) + _of_array(numpy.ma.getmaskarray(value))
-        if issubclass(kind, numpy.ndarray) and not value.dtype.hasobject:
-            return name + _of_array(value)
         if issubclass(kind, numpy.ndarray):
-            return name + self.of(_some(value.reshape(-1).tolist()), _DEPTH_MAX - 1)
+            return name + self._array(value)
         if issubclass(kind, CONTAINERS):
             return b"%b %d" % (name, len(value))
         if kind is FunctionType:
@@ -236,6 +232,13 @@ class _Hashes:
         if issubclass(kind, (*_HOLDERS, functools.partial, os.PathLike)):
             return name
         return _hash(repr(entry_of(value)).encode("utf8", "surrogatepass"))
+
+    def _array(self, value: "numpy.ndarray[Any, Any]") -> bytes:
+        if isinstance(value, numpy.ma.MaskedArray):
+            return _of_array(value.data) + _of_array(numpy.ma.getmaskarray(value))
+        if value.dtype.hasobject:
+            return self.of(_some(value.reshape(-1).tolist()), _DEPTH_MAX - 1)
+        return _of_array(value)
 
 
 def _of_plain(entries: list[Any], *, in_any_order: bool) -> bytes:

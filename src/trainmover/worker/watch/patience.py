@@ -23,6 +23,7 @@ from types import TracebackType
 import psutil  # type: ignore[import-untyped]
 
 from trainmover.comm import groups
+from trainmover.lifeline import descendants
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
@@ -153,7 +154,7 @@ def _children_s() -> float:
     """Used by its children, and theirs: those that live, and those that have ended."""
     own = os.times()
     total = own.children_user + own.children_system
-    for child in psutil.Process().children(recursive=True):
+    for child in descendants():
         try:
             times = child.cpu_times()
         except psutil.NoSuchProcess:

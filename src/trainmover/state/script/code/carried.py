@@ -14,6 +14,7 @@ may stand in any loop, behind any, and behind any `next`.
 """
 
 import ast
+import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -73,7 +74,12 @@ def carried_attributes(
 ) -> frozenset[str]:
     """By name, whatever object they belong to, of all files of a script together: what one stores
     another may read. at: lines where the script stands, in each of the files"""
-    return frozenset(_Reader(files, at).carried())
+    return frozenset(copy.copy(_reader_of(files)).carried(at))
+
+
+@lru_cache(maxsize=8)
+def _reader_of(files: tuple[ast.Module, ...]) -> "_Reader":
+    return _Reader(files)
 
 
 @dataclass(frozen=True)
@@ -87,17 +93,11 @@ class _Known:
 
 
 class _Reader:
-    def __init__(
-        self, files: tuple[ast.Module, ...], at: tuple[frozenset[int], ...] | None
-    ) -> None:
+    """What is so wherever the script stands; a copy of it follows the script from one place."""
+
+    def __init__(self, files: tuple[ast.Module, ...]) -> None:
         self._files = files
         self._tree = tree = ast.Module([one for file in files for one in file.body], [])
-        self._at_any = at is None
-        self._stands = {
-            id(one)
-            for file, lines in zip(files, at or (), strict=bool(at))
-            for one in _at(file, lines)
-        }
         self._functions: dict[str, list[_Known]] = {}
         for node, is_method in _functions(tree, in_class=False):
             self._functions.setdefault(node.name, []).append(_known(node, is_method))
@@ -125,16 +125,9 @@ class _Reader:
         self._turned = self._turned_unseen()
         self._beside = {id(one) for file in files if _runs_beside(file) for one in walk(file)}
         self._run_beside = _reached(self._calls, filter(self._may_stand_still, self._functions))
-        self._anywhere = at is None  # Any loop may be under way.
-        self._summaries: dict[str, _Summary] = {}
-        self._cut_off: set[str] = set()  # Functions that were not followed where they were called.
-        self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
-        self._under_way: list[str] = []
-        self._loops = 0  # Around what is looked at, in its function.
-        self._looped: _Parts = _NOTHING
-        self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
-    def carried(self) -> set[str]:
+    def carried(self, at: tuple[frozenset[int], ...] | None) -> set[str]:
+        self._begin(at)
         for name in _callees_first(self._calls):
             self._summary(name)
         found: _Parts = _NOTHING
@@ -146,6 +139,21 @@ class _Reader:
         for name in self._cut_off | others | self._called_by_nobody(others):
             found |= self._summary(name)[0]  # Nothing is written before.
         return {name for _, name in found} | asked_otherwise(self._tree)
+
+    def _begin(self, at: tuple[frozenset[int], ...] | None) -> None:
+        self._at_any = self._anywhere = at is None  # Any loop may be under way.
+        self._stands = {
+            id(one)
+            for file, lines in zip(self._files, at or (), strict=bool(at))
+            for one in _at(file, lines)
+        }
+        self._summaries: dict[str, _Summary] = {}
+        self._cut_off: set[str] = set()  # Functions that were not followed where they were called.
+        self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
+        self._under_way: list[str] = []
+        self._loops = 0  # Around what is looked at, in its function.
+        self._looped: _Parts = _NOTHING
+        self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
     def _is_called_by_others(self, name: str) -> bool:
         """Whether something else may call it: Python itself, torch, or who was given it."""
