@@ -126,6 +126,22 @@ class _Reader:
         self._beside = {id(one) for file in files if _runs_beside(file) for one in walk(file)}
         self._run_beside = _reached(self._calls, filter(self._may_stand_still, self._functions))
 
+    def _begin(self, at: tuple[frozenset[int], ...] | None) -> None:
+        self._at_any: bool = at is None  # Any loop may be under way.
+        self._anywhere: bool = self._at_any
+        self._stands = {
+            id(one)
+            for file, lines in zip(self._files, at or (), strict=bool(at))
+            for one in _at(file, lines)
+        }
+        self._summaries: dict[str, _Summary] = {}
+        self._cut_off: set[str] = set()  # Functions that were not followed where they were called.
+        self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
+        self._under_way: list[str] = []
+        self._loops = 0  # Around what is looked at, in its function.
+        self._looped: _Parts = _NOTHING
+        self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
+
     def carried(self, at: tuple[frozenset[int], ...] | None) -> set[str]:
         self._begin(at)
         for name in _callees_first(self._calls):
@@ -139,21 +155,6 @@ class _Reader:
         for name in self._cut_off | others | self._called_by_nobody(others):
             found |= self._summary(name)[0]  # Nothing is written before.
         return {name for _, name in found} | asked_otherwise(self._tree)
-
-    def _begin(self, at: tuple[frozenset[int], ...] | None) -> None:
-        self._at_any = self._anywhere = at is None  # Any loop may be under way.
-        self._stands = {
-            id(one)
-            for file, lines in zip(self._files, at or (), strict=bool(at))
-            for one in _at(file, lines)
-        }
-        self._summaries: dict[str, _Summary] = {}
-        self._cut_off: set[str] = set()  # Functions that were not followed where they were called.
-        self._in_loops: dict[str, _Parts] = {}  # What the outer loops of a function read.
-        self._under_way: list[str] = []
-        self._loops = 0  # Around what is looked at, in its function.
-        self._looped: _Parts = _NOTHING
-        self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
 
     def _is_called_by_others(self, name: str) -> bool:
         """Whether something else may call it: Python itself, torch, or who was given it."""

@@ -9,14 +9,14 @@ are; each later call is compared with what its gate saw, bit for bit.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from torch import Tensor
 
 from trainmover.state import tensor_bytes
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
 from trainmover.worker.step.results.given import BYTES_MAX, packed
-from trainmover.worker.step.results.reported import LOOKS_MAX, Place
+from trainmover.worker.step.results.reported import LOOKS_MAX
 
 VALUES = 2
 """So many that differ a number must have had: another variable is equal to it once by chance."""
@@ -24,6 +24,17 @@ PARTS_MAX = 8
 """Of a list in a variable: of a longer one none is looked at."""
 FUNCTIONS_MAX = 64
 """So many are known: a script may make a callable object for each step."""
+
+
+class _Place(NamedTuple):
+    """A variable of a function, or one part of the short list that it holds.
+
+    number  of that part; -1: all of it
+    """
+
+    code: CodeType
+    name: str
+    number: int
 
 
 @dataclass
@@ -36,7 +47,7 @@ class _Part:
     """
 
     form: type | tuple[int, ...]
-    places: set[Place]
+    places: set[_Place]
     values: set[bytes]
 
 
@@ -66,7 +77,7 @@ class Foreseen:
         self.result = b""
         self._is_given = False
         self._of: dict[object, _Learned] = {}
-        self._seen: dict[Place, Tensor | float] = {}
+        self._seen: dict[_Place, Tensor | float] = {}
 
     def begin(self) -> None:
         """A step is tried."""
@@ -84,10 +95,10 @@ class Foreseen:
         elif learned.looks < LOOKS_MAX:
             learned.looks += 1
             self._seen = {
-                (frame.f_code, place): value
+                _Place(frame.f_code, name, number): value
                 for frame in frames()
                 for name, held in frame.f_locals.items()
-                for place, value in _parts_of(name, held)
+                for number, value in _parts_of(held)
             }
 
     def at_return(self, result: Any) -> None:
@@ -112,7 +123,7 @@ class Foreseen:
         return True
 
 
-def _learn(learned: _Learned, result: Any, seen: dict[Place, Tensor | float]) -> None:
+def _learn(learned: _Learned, result: Any, seen: dict[_Place, Tensor | float]) -> None:
     """seen: the variables at its gate; none where that was believed to know, and was wrong."""
     leaves, spec = tree_flatten(result) if seen else ([], None)
     parts: list[_Part] = []
@@ -130,8 +141,8 @@ def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
     """What the function will return, packed; b"" if one of the variables is not there."""
     leaves: list[Any] = []
     for part in learned.parts:
-        code, name = min(part.places, key=lambda place: place[1])
-        value = _value_at(name, frames[code].f_locals) if code in frames else None
+        place = min(part.places, key=lambda place: place[1:])
+        value = _value_at(place, frames)
         part_now = _in_form(value, part.form) if _may_be_given(value) else None
         if part_now is None:
             return b""
@@ -139,24 +150,27 @@ def _made(learned: _Learned, frames: dict[CodeType, FrameType]) -> bytes:
     return packed(tree_unflatten(leaves, learned.spec))
 
 
-def _parts_of(name: str, held: Any) -> Iterator[tuple[str, Tensor | float]]:
-    """What a variable holds that may be given, itself or in a short list: `batch`, `batch 1`."""
+def _parts_of(held: Any) -> Iterator[tuple[int, Tensor | float]]:
+    """What a variable holds that may be given, itself or in a short list; their numbers as places
+    have them."""
     if _may_be_given(held):
-        yield name, held
+        yield -1, held
     elif type(held) in (list, tuple) and len(held) <= PARTS_MAX:
         for number, one in enumerate(held):
             if _may_be_given(one):
-                yield f"{name} {number}", one
+                yield number, one
 
 
-def _value_at(place: str, held_by: Mapping[str, Any]) -> Any:
-    name, _, number = place.partition(" ")
-    value = held_by.get(name)
-    if not number:
-        return value
-    if not isinstance(value, list | tuple) or len(value) <= int(number):
+def _value_at(place: _Place, frames: Mapping[CodeType, FrameType]) -> Any:
+    """None: there is no such variable, or no such part."""
+    if place.code not in frames:
         return None
-    return value[int(number)]
+    value = frames[place.code].f_locals.get(place.name)
+    if place.number < 0:
+        return value
+    if not isinstance(value, list | tuple) or len(value) <= place.number:
+        return None
+    return value[place.number]
 
 
 def _may_be_given(value: Any) -> TypeGuard[Tensor | float]:
