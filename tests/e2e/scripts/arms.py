@@ -150,8 +150,8 @@ def plain(habit: Habit) -> Arm:
     assert server.stdin is not None
     assert server.stdout is not None
     comm = os.environ.get(harness.COMM) or communicators.default()
-    order = {"script": str(habit.path), "argv": [], "ranks": habit.ranks, "comm": comm}
-    order["port"] = free_port()
+    order = {"script": str(habit.path), "ranks": habit.ranks, "comm": comm}
+    order |= {"argv": _steps(habit), "port": free_port()}
     server.stdin.write(json.dumps(order) + "\n")
     server.stdin.flush()
     told = json.loads(server.stdout.readline())
@@ -161,7 +161,7 @@ def plain(habit: Habit) -> Arm:
 
 
 def calm(habit: Habit) -> Arm:
-    return _arm(run([], standbys=0, **_shape(habit)))
+    return _arm(run(_steps(habit), standbys=0, **_shape(habit)))
 
 
 def disturbed(habit: Habit, *faults: Fault) -> Arm:
@@ -179,6 +179,7 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
 
         holds = [str(SEEN)] * (habit.refused or habit.alone) + [str(fault.hold) for fault in faults]
         argv = ["--pace", str(PACE_S), "--orders", folder, "--holds", *holds]
+        argv += _steps(habit)
         moves = sum(fault.place is Place.MOVED for fault in faults)
         standbys = len(faults) - moves + min(moves, 1)  # Who has moved is a standby again.
         standbys += sum(fault.another is not None for fault in faults)
@@ -191,6 +192,10 @@ def disturbed(habit: Habit, *faults: Fault) -> Arm:
 
 def _said(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith(SAID)]
+
+
+def _steps(habit: Habit) -> list[str]:
+    return ["--steps", str(habit.steps)]
 
 
 def _shape(habit: Habit) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def run_seed(seed: int) -> dict[str, Any]:
             str(script.with_suffix("")),
             machines=machines,
             nproc=nproc,
+            holds=(FIRST[0], THIRD[1]),
             moment=composed.has_moment,
             alone=composed.alone,
         )
