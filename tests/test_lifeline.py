@@ -9,7 +9,7 @@ import pytest
 from trainmover.lifeline import descendants
 
 HAS_A_CHILD = (
-    "import subprocess, sys; child = subprocess.Popen(['sleep', '60']); print(child.pid, flush=True);"
+    "import subprocess; child = subprocess.Popen(['sleep', '60']); print(child.pid, flush=True);"
     "child.wait()"
 )
 
