@@ -567,7 +567,7 @@ def violation(seed: int, faults: Faults) -> str:
         return repr(error)
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(24)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("what", BUGS)
 def test_a_planted_bug_is_found(what: str) -> None:
