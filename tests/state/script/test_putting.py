@@ -14,7 +14,7 @@ from captures import PRELUDE, Job, installed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmover.state.script.comparison import path_of
+from trainmover.state.script.comparison import all_in, path_of
 from trainmover.state.script.putting import closed_in, put, stored, to_put
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.things.libraries import is_of_library, kept_in
@@ -74,7 +74,8 @@ class Joiner(Job):
             theirs, own = self.rank.theirs[2 * LOST], self.variables.capture(full=True)
             self.before = self.variables.comparison.differences(theirs, own)
             history = [self.rank.theirs[STOOD], theirs]
-            self.foreseen = self.variables.would_be_put(own, history)
+            changed = stored([all_in(one)[0] for one in history])
+            self.foreseen = changed & self.variables.could_be_put(own, theirs)
             self.was_put = self.variables.put(theirs, own, [self.own[STOOD], own], history)
             self.after = self.variables.comparison.differences(
                 theirs, self.variables.capture(full=True)

@@ -231,12 +231,12 @@ def test_two_records_of_one_pass_show_what_changes(variables: Variables) -> None
 
 @pytest.mark.parametrize("by", ["step", "lines between"])
 def test_two_records_of_one_look_show_what_steps_store_to(variables: Variables, by: str) -> None:
-    def would_be_put(own: bytes, seen: Sequence[bytes]) -> set[str]:
+    def could_be_put(own: bytes, theirs: bytes) -> set[str]:
         found = decoded(own).found
         return {key for key in found if by != "step" and path_of(key) == "count"}
 
     known: Any = variables
-    known.would_be_put = would_be_put
+    known.could_be_put = could_be_put
     loops, batches = in_first_loop()
     loop = moments(variables)
     own, one, other = next(loop), next(loop), next(loop)

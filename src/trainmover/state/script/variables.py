@@ -682,22 +682,15 @@ class Variables:
         frames = self.frames(sys._getframe(1))
         return set() if self._keeps_elsewhere(frames) else self.summed
 
-    def would_be_put(self, own: bytes, seen: Sequence[bytes]) -> set[str]:
-        """Keys of what `put` would put, were the rank lost at the last of these fetches, and that
-        no step stores to: a step that is passed over has left it as it was. To be called below the
-        script's frames.
+    def could_be_put(self, own: bytes, theirs: bytes) -> set[str]:
+        """Keys of what `put` would put if lines between steps have stored to it, were the rank lost
+        at this fetch, and that no step stores to: a step that is passed over has left it as it was.
+        To be called below the script's frames.
 
-        own: where this run stands. seen: what the rank had at fetches that follow each other
+        own: where this run stands
         Raises ProtocolError on malformed bytes.
         """
-        among = stored([all_in(one)[0] for one in seen])
-        return among & self._could_be_put(self.frames(sys._getframe(1)), own, seen[-1])
-
-    def could_be_put(self, own: bytes, theirs: bytes) -> set[str]:
-        """The same of one fetch: what `put` would put, if lines between steps have stored to it."""
-        return self._could_be_put(self.frames(sys._getframe(1)), own, theirs)
-
-    def _could_be_put(self, frames: list[FrameType], own: bytes, theirs: bytes) -> set[str]:
+        frames = self.frames(sys._getframe(1))
         if self._keeps_elsewhere(frames):
             return set()
         (mine, tracked), (their, their_tracked) = map(all_in, (own, theirs))

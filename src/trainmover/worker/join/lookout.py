@@ -191,8 +191,7 @@ class Foresight:
                 )
         if not known:
             return []
-        had = [*(one.variables for one in known), record.variables]
-        put = set() if asked else self._variables.would_be_put(self._capture(), had)
+        put = set() if asked else self._put_since(known, record)
         for then in known:
             found = self._variables.comparison.changes(
                 then.variables, record.variables, groups_of(record), but, put
@@ -200,6 +199,11 @@ class Foresight:
             if found:
                 return found
         return []
+
+    def _put_since(self, known: Sequence[RankRecord], record: RankRecord) -> set[str]:
+        """What who joins has as the rank has it: lines between steps have stored to it."""
+        changed = _stored([*known, record])
+        return changed & self._variables.could_be_put(self._capture(), record.variables)
 
     def _put_in_loop(self, own: bytes, records: Sequence[RankRecord]) -> set[str]:
         """What lines between steps have stored to since the set-up, on the rank and on another one:
@@ -224,8 +228,10 @@ class Foresight:
 
 def _stored_between(records: Sequence[RankRecord]) -> set[str] | None:
     """None if all are of one step."""
-    if len({one.top_step for one in records}) < 2:
-        return None
+    return None if len({one.top_step for one in records}) < 2 else _stored(records)
+
+
+def _stored(records: Sequence[RankRecord]) -> set[str]:
     return stored([all_in(one.variables)[0] for one in records])
 
 
