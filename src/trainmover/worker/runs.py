@@ -39,13 +39,15 @@ from trainmover.torch_internals.distributed.c10d import HashStore, PrefixStore
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
-from trainmover.worker.join.shadow import Shadow
+from trainmover.worker.join.shadow import Shadow, never_due
 from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
+from trainmover.worker.join.trial import Trials
 from trainmover.worker.keep import compiled
 from trainmover.worker.member import Member
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script
 from trainmover.worker.standing import NONE, Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.watch.patience import Patience
 
@@ -68,6 +70,7 @@ class Runs:
         self._ran_well = False
         self._broken_off: Ledger | None = None
         self._took_compiled = False
+        self._trials = Trials()
         self._shelf: Shelf = {}
         self._isolation = Isolation()
         self._opened = Opened()
@@ -133,10 +136,11 @@ class Runs:
         if deserted:
             self._await_reason(shadow)
             return
-        if shadow.refusal.why or not ended.unwound:
+        if _has_failed(joiner, ended):
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
+        self._trials.note(joiner.rank, shadow.refusal.elsewhere)
         warm_ms = (time.monotonic_ns() - started) // 1_000_000
         self._say(
             Warm(
@@ -153,7 +157,8 @@ class Runs:
         self, order: Hold | Bind, *, bound_for: Epoch | None = None, holds: bool = False
     ) -> None:
         """A joiner: in the sandbox until the switchover, then live until the script's end."""
-        joiner = self._joiner(order, bound_for=bound_for, holds=holds)
+        due = self._trials.are_due if self._may_try(order) else never_due
+        joiner = self._joiner(order, bound_for=bound_for, holds=holds, is_due=due)
         if joiner is None:
             return
         member, shadow = joiner.member, joiner.shadow
@@ -170,12 +175,37 @@ class Runs:
             self._forget(member)
             if shadow.refusal.why or not ended.unwound:
                 self._sandbox_failed(joiner, ended)
+            elif shadow.outdated and self._try_way(order, shadow.refusal.elsewhere):
+                self._join(order, holds=True)
         elif self._told_to_leave(ended, shadow.bound_for):
             self._leave(member)
         elif member.is_shadow:
             self._end_on_the_way(joiner, ended)
         else:
             self._report(member, _ended_well(joiner, ended))
+
+    def _may_try(self, order: Hold | Bind) -> bool:
+        """Whether a run that is held may give way to a trial, and be made again: by this process
+        alone, which has run the script more than once."""
+        return isinstance(order, Hold) and self._spec.nproc == 1 and self._ran_well
+
+    def _try_way(self, order: Hold | Bind, there: RankRecord | None) -> bool:
+        """Whether a run here comes to where its rank has come: see `trial`. False if not, or if
+        other work waits."""
+        joiner = self._joiner(order)
+        if joiner is None:
+            return False
+        self._trials.note(joiner.rank, there)
+        ended = self._run(joiner.member, joiner)
+        self._part(joiner.shadow)
+        self._forget(joiner.member)
+        if joiner.shadow.given_up:
+            return False
+        if _has_failed(joiner, ended):
+            self._sandbox_failed(joiner, ended)
+            return False
+        with self._standing.changed:
+            return not (self._standing.recalled or self._standing.exit)
 
     def _end_on_the_way(self, joiner: Joiner, ended: Ended) -> None:
         """The run is over and the rank's place not taken: well if the rank was lost at its end."""
@@ -412,6 +442,12 @@ class Runs:
                     return
                 break
         self._forget(member, last=True)
+
+
+def _has_failed(joiner: Joiner, ended: Ended) -> bool:
+    """A warm-up. How a trial ends, if it refuses nothing, says nothing."""
+    tried = joiner.shadow.tries
+    return bool(joiner.shadow.refusal.why) or not (ended.unwound or tried)
 
 
 def _ended_well(joiner: Joiner, ended: Ended) -> Ended:

@@ -225,6 +225,8 @@ async def _disturb(live: Live, fault: Fault, habit: Habit, orders: Path, seen: A
     waits = [_until_ready(live, habit), _until_held(habit, fault, orders)]
     if habit.alone:
         waits.append(asyncio.wait_for(live.until(lambda: live.job.cut is not None), COMES_S))
+    if habit.refused:
+        waits.append(asyncio.wait_for(live.until(lambda: _is_refused(live)), KNOWN_S))
     for wait in waits:
         with contextlib.suppress(TimeoutError):
             await wait

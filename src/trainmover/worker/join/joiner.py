@@ -12,9 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
+from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
 from trainmover.worker.step.results.reported import code_of
@@ -53,11 +55,18 @@ class Joiner:
         journey = self.takeover.journey
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
+        if self.shadow.tries:
+            return self._tried(lambda: self._step_on_the_way(journey, function, args, kwargs))
+        return self._step_on_the_way(journey, function, args, kwargs)
+
+    def _step_on_the_way(
+        self, journey: Journey, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
         journey.compare_inputs(args, kwargs)
         if journey.passes_over:
-            return journey.pass_over(*member.kinds.of(code_of(function)))
+            return journey.pass_over(*self.member.kinds.of(code_of(function)))
         journey.begin_step()
-        return member.run_step(function, args, kwargs)
+        return self.member.run_step(function, args, kwargs)
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch. Shadow steps done: unwinds a warm-up, parks a bound run."""
@@ -70,10 +79,25 @@ class Joiner:
             if not self.shadow.is_done:
                 return self.shadow.take_next(batches)
             takeover.stand()
-            takeover.begin(self.shadow.park())
-        if takeover.journey is None:
+            bound_for, there = self.shadow.park(), self.shadow.refusal.elsewhere
+            if bound_for is not None:
+                takeover.begin(bound_for)
+            elif there is not None:
+                takeover.try_way(there)
+        journey = takeover.journey
+        if journey is None:
             return member.take_next(batches)
-        return takeover.journey.fetch(batches)
+        if self.shadow.tries:
+            return self._tried(lambda: journey.fetch(batches))
+        return journey.fetch(batches)
+
+    def _tried(self, act: Callable[[], Any]) -> Any:
+        """On a way that is only tried: an error of ours says that the run must not be the rank."""
+        self.shadow.unwind_if_over()
+        try:
+            return act()
+        except StateMismatch as error:
+            self.shadow.refusal.fails(error)
 
     def end(self) -> None:
         """The script has ended."""

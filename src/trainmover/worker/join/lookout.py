@@ -219,6 +219,11 @@ class Foresight:
         self._stored |= by_rank & by_other
         return could_be & self._stored
 
+    def elsewhere(self, record: RankRecord) -> RankRecord | None:
+        """The record, if the rank had left the loop where the run stands."""
+        comparable = bool(record.variables and record.positions) and not record.reserve
+        return record if comparable and not self._stands_in_loop_of(record) else None
+
     def _stands_in_loop_of(self, record: RankRecord) -> bool:
         """Whether a joiner would stand where this run does, without going on in the script."""
         ordinals = [place[0] for place in record.positions]

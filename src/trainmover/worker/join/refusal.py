@@ -44,6 +44,7 @@ class Refusal:
     stood, stood_at  the script's variables where the run parked, and which instructions that were
     history, apart  of the source: see `Comparison.begun`
     parted   keys of variables that steps store to, and have been another there
+    elsewhere  newest record of the rank, if it was in another loop there than the run
     """
 
     def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
@@ -53,6 +54,7 @@ class Refusal:
         self.history: Sequence[bytes] = ()
         self.apart: Apart = never_apart
         self.parted: Set[str] = frozenset()
+        self.elsewhere: RankRecord | None = None
         self._looked = -1  # Number of a loop.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
@@ -70,6 +72,8 @@ class Refusal:
         """
         self._look_between()
         self.refuse(self._foresight.differences(seen, asked=asked))
+        if seen.records:
+            self.elsewhere = self._foresight.elsewhere(seen.records[-1])
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""

@@ -27,7 +27,13 @@ from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
+from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.results.given import number_of
+
+
+def never_due(rank: Rank, record: RankRecord) -> bool:
+    """Nothing is tried."""
+    return False
 
 
 class Shadow:
@@ -50,6 +56,8 @@ class Shadow:
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     device_bytes  what torch's allocator holds of its GPU then
+    tries       it is a warm-up that goes on to where its rank has come: see `trial`
+    outdated    it was held, and such a trial is due
     lookout     sees what becomes of the rank while the run stands
     refusal     why it must not become the rank, if that is so
     """
@@ -66,6 +74,7 @@ class Shadow:
         holds: bool = False,
         known_ms: int = 0,
         places: Records | None = None,
+        is_due: Callable[[Rank, RankRecord], bool] = never_due,
     ) -> None:
         self.member = member
         self.opened = opened or Opened()
@@ -79,7 +88,8 @@ class Shadow:
         self.complete = False
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
-        self.given_up = False
+        self.given_up = self.tries = self.outdated = False
+        self._is_due = is_due
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
@@ -139,8 +149,9 @@ class Shadow:
 
     # --- where it stands --------------------------------------------------------------------------
 
-    def park(self) -> Epoch:
-        """The epoch that it is bound for, once it is and stands where it waits for the switchover.
+    def park(self) -> Epoch | None:
+        """The epoch that it is bound for, once it is and stands where it waits for the switchover;
+        None for a warm-up that tries the way to where its rank has come.
 
         Raises Unwind if none needs it, StateMismatch if it must not become the rank.
         """
@@ -159,16 +170,22 @@ class Shadow:
         bound_for, bind_ms = self.bound_for, self.run_ms
         if bound_for is None:
             bound_for, bind_ms = self._hold(trace), 0
+        if bound_for is None:
+            return None
         rank = self.member.rank
         self._say(Parked(rank=rank, epoch=bound_for, trace=trace, bind_ms=bind_ms))
         return bound_for
 
-    def _hold(self, trace: str) -> Epoch:
+    def _hold(self, trace: str) -> Epoch | None:
         """Wait until somebody needs it; a warm-up does not."""
         self.lookout.begin()
         self._foresee()
         if not self.holds:
-            raise Unwind
+            if self.refusal.elsewhere is None:
+                raise Unwind
+            self.tries = True
+            return None
+        self._give_way()
         self._say(
             Held(
                 rank=self.member.rank,
@@ -193,6 +210,17 @@ class Shadow:
                     self.lookout.end()
                     return self.bound_for
             self._foresee()
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """To a run that tries the way to where the rank has come, if that is due. Raises Unwind."""
+        there = self.refusal.elsewhere
+        if there is None or not self._is_due(self.member.rank, there):
+            return
+        with self._standing.changed:
+            if self.bound_for is None:
+                self.holds, self.outdated = False, True
+                raise Unwind
 
     def _foresee(self) -> None:
         self.refusal.foresee(self.lookout.take(), asked=self.replayer.between)
@@ -212,7 +240,8 @@ class Shadow:
     def unwind_if_over(self) -> None:
         """Because other work waits, or one of the machine's other workers has left the run."""
         with self._standing.changed:
-            if self.is_only_held and self._standing.recalled:
+            recalled = self._standing.recalled or self._standing.exit
+            if (self.is_only_held and self._standing.recalled) or (self.tries and recalled):
                 raise Unwind
         if groups.deserted:
             raise Unwind

@@ -30,6 +30,7 @@ from trainmover.worker.join.regroup import parted_groups, stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
+from trainmover.worker.join.trial import journey_to
 from trainmover.worker.join.unknown import NumberOfBefore, refuse
 from trainmover.worker.join.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
@@ -97,6 +98,13 @@ class Takeover:
         """
         self._bound_for = bound_for
         self._join_until(NONE)
+
+    def try_way(self, record: RankRecord) -> None:
+        """Set out for where the rank was at that record, to see whether the run would come there
+        as the rank did. Nothing of it counts."""
+        self.journey = journey_to(self.shadow, record)
+        self.way = self.journey.way
+        self.journey.begin()
 
     def arrive(self) -> None:
         """At the end of its journey: here the rank stood. Take its state once more and its place.

@@ -1,0 +1,59 @@
+"""Whether a run in the sandbox would come to where its rank is by now.
+
+The run that a standby holds stands in the loop where its shadow steps have ended. Who takes a rank
+that has left that loop goes on from there (see `way`), and only where it arrives is it known
+whether the script's variables are the rank's: the best weights so far, a teacher made of them,
+whatever lines between passes keep. So that this is known before the rank is lost, a run that is of
+no other use goes that way: when the rank is seen in another loop for the first time, and when it
+has made AGAIN times as many steps.
+
+It takes no large state. So nothing is compared that hangs on tracked state; and what the script
+does otherwise than its rank did, if it is no error of ours, says nothing.
+"""
+
+from trainmover.ids import Rank, Step
+from trainmover.worker.join.journey import Journey
+from trainmover.worker.join.shadow import Shadow
+from trainmover.worker.join.way import Way
+from trainmover.worker.standing import Unwind
+from trainmover.worker.step.keeper import RankRecord
+
+AGAIN = 4
+
+
+class Trials:
+    """Of one process: how many steps its ranks had made when that was tried last."""
+
+    def __init__(self) -> None:
+        self._steps: dict[Rank, Step] = {}
+
+    def are_due(self, rank: Rank, record: RankRecord) -> bool:
+        """Whether it is to be tried now that the rank has come there."""
+        return record.top_step >= AGAIN * self._steps.get(rank, Step(0))
+
+    def note(self, rank: Rank, record: RankRecord | None) -> None:
+        """It is tried. None: the rank is in the loop where the run stands."""
+        if record is not None:
+            self._steps[rank] = record.top_step
+
+
+def journey_to(shadow: Shadow, record: RankRecord) -> Journey:
+    """From where the run stands to the fetch of that record, in the sandbox. Where it arrives it
+    raises Unwind; StateMismatch if it must not become the rank."""
+    member, refusal = shadow.member, shadow.refusal
+    at_fetch = record.but(
+        complete=False, now=None, rows=[], drawn=[], between=[], given=[], inputs=[], begun=None
+    )
+    way = Way(member.rank, at_fetch, Step(record.top_step - 1))
+
+    def arrive() -> None:
+        journey.end()
+        refusal.history = [refusal.stood, record.variables]
+        refusal.check(at_fetch, at_boundary=False)
+        raise Unwind
+
+    member.calls = way.committed
+    journey = Journey(
+        member, way, closing=False, arrive=arrive, refusal=refusal, number=shadow.number
+    )
+    return journey
