@@ -298,6 +298,8 @@ HABITS = [
     refused("data/weighted_seldom", holds=(9, 25), rare=True),
     equal("data/hardest_by_pass", holds=(8, 25), rare=True),
     equal("data/curriculum"),
+    refused("data/bucketed", holds=(16, 25), moment=True, rare=True),
+    refused("data/pseudo_labelled", holds=(16, 25), moment=True, rare=True),
     refused("data/counting", rare=True),
     equal("data/stream"),
     equal("data/own_iterable", rare=True),
@@ -329,6 +331,8 @@ HABITS = [
     equal("between/passes", moment=True),
     equal("between/passes_inside", moment=True, rare=True),
     equal("between/best_in_pass", holds=(8, 25), rare=True),
+    refused("between/best_weights", holds=(12, 25), moment=True),
+    refused("between/rolled_back", holds=(16, 25), moment=True, rare=True),
     equal("between/history", holds=(8, 25)),
     refused("between/continued"),
 ]

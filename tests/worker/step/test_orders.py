@@ -19,12 +19,14 @@ from trainmover.worker import control as control_module
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.shadow import Shadow
+from trainmover.worker.join.trial import AGAIN, Trials
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +120,9 @@ RECORD = Record(
 )
 
 
+ELSEWHERE = RankRecord(Step(9), False, Step(9), [], Moment(b"", {}), None)
+
+
 def held(here: Station, control: Control) -> tuple[Shadow, threading.Thread, list[BaseException]]:
     """A held run that stands at its first step, in a thread of its own."""
     shadow = Shadow(Member(Rank(1), here, is_shadow=True), RECORD, here.token, holds=True)
@@ -178,6 +183,49 @@ def test_other_work_ends_a_held_run(here: Station, agent: Any, order: Any) -> No
     assert control_module.groups.deserted  # Another worker may wait for it, or it for that one.
     assert control.next_work() is order
     assert not here.standing.recalled
+
+
+@pytest.mark.parametrize("bound_for", [None, Epoch(4)])
+def test_a_held_run_gives_way_to_a_trial_unless_it_is_needed(
+    here: Station, bound_for: Epoch | None
+) -> None:
+    shadow = Shadow(
+        Member(Rank(1), here, is_shadow=True),
+        RECORD,
+        here.token,
+        bound_for=bound_for,
+        holds=True,
+        is_due=lambda rank, record: (rank, record) == (1, ELSEWHERE),
+    )
+    shadow.refusal.elsewhere = ELSEWHERE
+    if bound_for is None:
+        with pytest.raises(Unwind):
+            shadow.park()
+    else:
+        assert shadow.park() == bound_for
+    assert shadow.outdated == (bound_for is None)
+    assert not shadow.is_only_held
+
+
+def test_a_warm_up_tries_the_way_to_where_its_rank_is_until_other_work_waits(here: Station) -> None:
+    shadow = Shadow(Member(Rank(1), here, is_shadow=True), RECORD, here.token)
+    shadow.refusal.elsewhere = ELSEWHERE
+    assert shadow.park() is None
+    shadow.unwind_if_over()
+    here.standing.recalled = True
+    with pytest.raises(Unwind):
+        shadow.unwind_if_over()
+
+
+def test_the_way_is_tried_again_when_the_rank_has_made_many_more_steps() -> None:
+    trials, rank = Trials(), Rank(1)
+    assert trials.are_due(rank, ELSEWHERE)
+    trials.note(rank, ELSEWHERE)
+    trials.note(rank, None)
+    steps = range(9, 100)
+    due = [step for step in steps if trials.are_due(rank, ELSEWHERE.but(top_step=Step(step)))]
+    assert due == [*range(AGAIN * 9, 100)]
+    assert trials.are_due(Rank(0), ELSEWHERE)
 
 
 def test_a_recalled_run_is_not_bound_any_more(here: Station, agent: Any) -> None:
