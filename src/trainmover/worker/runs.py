@@ -123,7 +123,7 @@ class Runs:
         # The job may have started anew since, or compiled more: a warm-up proves what is true.
         self._shelf.clear()
         self._took_compiled = False
-        joiner = self._joiner(order)
+        joiner = self._joiner(order, is_due=self._trials.are_due)
         if joiner is None:
             return
         shadow = joiner.shadow
@@ -140,7 +140,8 @@ class Runs:
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
-        self._trials.note(joiner.rank, shadow.refusal.elsewhere)
+        if shadow.tries:
+            self._trials.note(joiner.rank, shadow.refusal.elsewhere)
         warm_ms = (time.monotonic_ns() - started) // 1_000_000
         self._say(
             Warm(
@@ -192,7 +193,7 @@ class Runs:
     def _try_way(self, order: Hold | Bind, there: RankRecord | None) -> bool:
         """Whether a run here comes to where its rank has come: see `trial`. False if not, or if
         other work waits."""
-        joiner = self._joiner(order)
+        joiner = self._joiner(order, is_due=lambda rank, record: True)
         if joiner is None:
             return False
         self._trials.note(joiner.rank, there)

@@ -207,14 +207,30 @@ def test_a_held_run_gives_way_to_a_trial_unless_it_is_needed(
     assert not shadow.is_only_held
 
 
-def test_a_warm_up_tries_the_way_to_where_its_rank_is_until_other_work_waits(here: Station) -> None:
-    shadow = Shadow(Member(Rank(1), here, is_shadow=True), RECORD, here.token)
-    shadow.refusal.elsewhere = ELSEWHERE
+def test_a_warm_up_tries_the_way_to_where_its_rank_is_until_other_work_waits(
+    here: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = Member(Rank(1), here, is_shadow=True)
+
+    def warm_up(*, is_due: bool = True) -> Shadow:
+        shadow = Shadow(member, RECORD, here.token, is_due=lambda *_: is_due)
+        shadow.refusal.elsewhere = ELSEWHERE
+        return shadow
+
+    with pytest.raises(Unwind):
+        warm_up(is_due=False).park()
+    shadow = warm_up()
     assert shadow.park() is None
     shadow.unwind_if_over()
     here.standing.recalled = True
     with pytest.raises(Unwind):
         shadow.unwind_if_over()
+    here.standing.recalled = False
+    monkeypatch.setattr("trainmover.worker.join.shadow.TRIAL_S", -1.0)
+    slow = warm_up()
+    assert slow.park() is None
+    with pytest.raises(Unwind):
+        slow.unwind_if_over()
 
 
 def test_the_way_is_tried_again_when_the_rank_has_made_many_more_steps() -> None:

@@ -30,6 +30,10 @@ from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.results.given import number_of
 
+TRIAL_S = 30.0
+"""For a trial: its standby takes longer to be bound meanwhile. Who takes the rank in earnest would
+need that time, too."""
+
 
 def never_due(rank: Rank, record: RankRecord) -> bool:
     """Nothing is tried."""
@@ -89,7 +93,7 @@ class Shadow:
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
         self.given_up = self.tries = self.outdated = False
-        self._is_due = is_due
+        self._is_due, self._tries_until_s = is_due, 0.0
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
@@ -181,9 +185,9 @@ class Shadow:
         self.lookout.begin()
         self._foresee()
         if not self.holds:
-            if self.refusal.elsewhere is None:
+            if not self._trial_is_due():
                 raise Unwind
-            self.tries = True
+            self.tries, self._tries_until_s = True, time.monotonic() + TRIAL_S
             return None
         self._give_way()
         self._say(
@@ -214,13 +218,16 @@ class Shadow:
 
     def _give_way(self) -> None:
         """To a run that tries the way to where the rank has come, if that is due. Raises Unwind."""
-        there = self.refusal.elsewhere
-        if there is None or not self._is_due(self.member.rank, there):
+        if not self._trial_is_due():
             return
         with self._standing.changed:
             if self.bound_for is None:
                 self.holds, self.outdated = False, True
                 raise Unwind
+
+    def _trial_is_due(self) -> bool:
+        there = self.refusal.elsewhere
+        return there is not None and self._is_due(self.member.rank, there)
 
     def _foresee(self) -> None:
         self.refusal.foresee(self.lookout.take(), asked=self.replayer.between)
@@ -238,11 +245,15 @@ class Shadow:
         return groups.meeting_inside or self.replayer.under_way > 0
 
     def unwind_if_over(self) -> None:
-        """Because other work waits, or one of the machine's other workers has left the run."""
+        """Because other work waits, or one of the machine's other workers has left the run; a trial
+        when it takes too long."""
         with self._standing.changed:
-            recalled = self._standing.recalled or self._standing.exit
-            if (self.is_only_held and self._standing.recalled) or (self.tries and recalled):
+            if self.is_only_held and self._standing.recalled:
                 raise Unwind
+            if self.tries and (self._standing.recalled or self._standing.exit):
+                raise Unwind
+        if self.tries and time.monotonic() > self._tries_until_s:
+            raise Unwind
         if groups.deserted:
             raise Unwind
 
