@@ -120,6 +120,7 @@ IN_MEMORY: Names = {
         "_version",
     ),
     "torch._C": (
+        "PyTorchFileWriter",
         "DisableTorchFunctionSubclass",
         "TensorBase",
         "_clear_DTensor_sharding_propagator_cache",

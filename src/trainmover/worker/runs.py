@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 from trainmover.comm import DeviceLost, groups
 from trainmover.errors import ProtocolError, TrainmoverError
@@ -196,6 +196,7 @@ class Runs:
         joiner = self._joiner(order, is_due=lambda rank, record: True)
         if joiner is None:
             return False
+        joiner.shadow.tries = True
         self._trials.note(joiner.rank, there)
         ended = self._run(joiner.member, joiner)
         self._part(joiner.shadow)
@@ -279,6 +280,7 @@ class Runs:
             run=order.run,
             known_ms=order.known_ms,
             places=records,
+            leave_no_traces=lambda: self._isolation.leave_no_traces(_unwind),
             **purpose,
         )
         return Joiner(shadow, token)
@@ -445,10 +447,14 @@ class Runs:
         self._forget(member, last=True)
 
 
+def _unwind() -> NoReturn:
+    raise Unwind
+
+
 def _has_failed(joiner: Joiner, ended: Ended) -> bool:
-    """A warm-up. How a trial ends, if it refuses nothing, says nothing."""
-    tried = joiner.shadow.tries
-    return bool(joiner.shadow.refusal.why) or not (ended.unwound or tried)
+    """A warm-up. How a trial ends that has set out, and refuses nothing, says nothing."""
+    set_out = joiner.takeover.way is not None
+    return bool(joiner.shadow.refusal.why) or not (ended.unwound or set_out)
 
 
 def _ended_well(joiner: Joiner, ended: Ended) -> Ended:

@@ -233,15 +233,23 @@ def test_a_warm_up_tries_the_way_to_where_its_rank_is_until_other_work_waits(
         slow.unwind_if_over()
 
 
-def test_the_way_is_tried_again_when_the_rank_has_made_many_more_steps() -> None:
+def at(step: int, number: int) -> RankRecord:
+    """Of a rank in that pass."""
+    return ELSEWHERE.but(top_step=Step(step), positions=[[number, {}, b"", 0, {}, []]])
+
+
+def test_the_way_is_tried_in_two_passes_and_then_after_many_more_steps() -> None:
     trials, rank = Trials(), Rank(1)
-    assert trials.are_due(rank, ELSEWHERE)
-    trials.note(rank, ELSEWHERE)
+    assert trials.are_due(rank, at(9, 1))
+    trials.note(rank, at(9, 1))
     trials.note(rank, None)
-    steps = range(9, 100)
-    due = [step for step in steps if trials.are_due(rank, ELSEWHERE.but(top_step=Step(step)))]
-    assert due == [*range(AGAIN * 9, 100)]
-    assert trials.are_due(Rank(0), ELSEWHERE)
+    assert not trials.are_due(rank, at(10, 1))
+    assert not trials.are_due(rank, at(10 * AGAIN, 1))
+    assert trials.are_due(rank, at(11, 2))
+    trials.note(rank, at(11, 2))
+    due = [step for step in range(12, 100) if trials.are_due(rank, at(step, step // 10 + 2))]
+    assert due == [*range(AGAIN * 11, 100)]
+    assert trials.are_due(Rank(0), at(9, 1))
 
 
 def test_a_recalled_run_is_not_bound_any_more(here: Station, agent: Any) -> None:

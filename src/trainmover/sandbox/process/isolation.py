@@ -1,6 +1,7 @@
 """Keeps one run of the script from reaching into the next run in the same process.
 
     snapshot   before a run: what the process is set to, what exits, processes and threads there are
+    leave_no_traces  in it, before it goes on where a job does a thing once
     put_back   after it, once its model and groups are gone: settings as they were, its `__main__`
                and its own modules forgotten, its exit calls taken back, its processes ended
 
@@ -14,7 +15,8 @@ runs a second time, and that is done in the sandbox.
 
 import gc
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 
@@ -28,6 +30,7 @@ from trainmover.sandbox.process.patches import Patches
 from trainmover.sandbox.process.remains import Remains
 from trainmover.sandbox.process.settings import Setting, of_python
 from trainmover.sandbox.process.torch_settings import of_torch
+from trainmover.sandbox.process.traces import NoTraces
 from trainmover.torch_internals.modes import without_modes
 
 _OUTPUTS = (0, 1, 2)
@@ -48,6 +51,7 @@ class Isolation:
         self._last_module = ""
         self._outputs: list[int] = []
         self._remains: Remains | None = None
+        self._no_traces = NoTraces()
 
     def snapshot(self, script: str = "") -> None:
         """A run begins, of the script in this file; that of a module is found as it is imported."""
@@ -60,10 +64,15 @@ class Isolation:
         if script:
             self._patches.note(script)
 
+    def leave_no_traces(self, stop: Callable[[], NoReturn]) -> None:
+        """The run stops, by what `stop` raises, before it leaves one from here on."""
+        self._no_traces.begin(stop, self._remains.opened() if self._remains is not None else [])
+
     def put_back(self) -> list[str]:
         """The run is over: what could not be put back, in words that follow "the script"."""
         if self._remains is None:
             return []
+        self._no_traces.end()
         self._imports.stop()
         self._exit_calls.put_back()
         self._put_back_outputs()

@@ -76,7 +76,7 @@ class Opened:
         if isinstance(path, int) or path is None:
             return
         file = os.path.abspath(os.fsdecode(path))
-        if _writes(mode, flags):
+        if writes(mode, flags):
             self._writes_to(file)
         elif not self.newer and file not in self._own and _is_newer(file, self._since_ns):
             self._reads(file)
@@ -92,7 +92,7 @@ class Opened:
             )
 
     def _reads(self, file: str) -> None:
-        if _is_cache(file) or is_installed(file):
+        if is_cache(file) or is_installed(file):
             return
         if place := place_of_script(sys._getframe(2)):
             self.newer = (
@@ -101,7 +101,8 @@ class Opened:
             )
 
 
-def _writes(mode: str | None, flags: int) -> bool:
+def writes(mode: str | None, flags: int) -> bool:
+    """Whether a file that is opened so may be written to."""
     if mode is None:
         return flags & os.O_ACCMODE != os.O_RDONLY
     return not mode.startswith("r") or "+" in mode
@@ -118,7 +119,7 @@ def _is_newer(file: str, since_ns: int) -> bool:
 def _is_passing(file: str) -> bool:
     """Whether it is not there to stay."""
     nameless = os.path.isdir(file)  # Opened to write, it is for a file without a name.
-    return nameless or file.startswith((*_SYSTEM, *_temporary())) or _is_cache(file)
+    return nameless or file.startswith((*_SYSTEM, *_temporary())) or is_cache(file)
 
 
 def _temporary() -> list[str]:
@@ -130,7 +131,7 @@ def _temporary() -> list[str]:
     return [os.path.join(os.path.abspath(folder), "") for folder in (*named, *_TEMPORARY)]
 
 
-def _is_cache(file: str) -> bool:
+def is_cache(file: str) -> bool:
     """Of what Python or torch has compiled."""
     return file.startswith(_SYSTEM) or "__pycache__" in file or is_kept(file)
 

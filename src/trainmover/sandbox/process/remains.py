@@ -35,7 +35,7 @@ class Remains:
     def __init__(self) -> None:
         self._processes = {(child.pid, child.create_time()) for child in descendants()}
         self._threads = set(threading.enumerate())
-        self._files = set(_open_for_writing())
+        self._files = {path for _, path in _open_for_writing()}
 
     def put_back(self) -> list[str]:
         """End processes; give what was found, in words."""
@@ -65,8 +65,15 @@ class Remains:
             thread._daemonic = True  # type: ignore[attr-defined]  # The process will not wait for it.
         return [f"it left thread {thread.name!r}, which still runs" for thread in left]
 
+    def opened(self) -> list[int]:
+        """Descriptors of files that the run has opened to write to them."""
+        return [descriptor for descriptor, _ in self._opened()]
+
+    def _opened(self) -> Iterable[tuple[int, str]]:
+        return (one for one in _open_for_writing() if one[1] not in self._files)
+
     def _open_files(self) -> list[str]:
-        left = sorted({path for path in _open_for_writing() if path not in self._files})
+        left = sorted({path for _, path in self._opened()})
         return [f"it left {path} open for writing" for path in left]
 
 
@@ -95,8 +102,8 @@ def _is_of_run(thread: threading.Thread) -> bool:
     return thread is not threading.current_thread() and top_of(module) not in _WARM_THREADS
 
 
-def _open_for_writing() -> Iterable[str]:
-    """Paths of regular files."""
+def _open_for_writing() -> Iterable[tuple[int, str]]:
+    """Descriptors and paths of regular files."""
     for name in os.listdir("/proc/self/fd"):
         try:
             mode = os.fstat(int(name)).st_mode
@@ -107,4 +114,4 @@ def _open_for_writing() -> Iterable[str]:
             continue
         on_disk = stat.S_ISREG(mode) and not path.endswith("(deleted)") and path[:5] != "/dev/"
         if on_disk and flags & os.O_ACCMODE != os.O_RDONLY:
-            yield path
+            yield int(name), path

@@ -175,7 +175,7 @@ class Foresight:
         known = [
             one
             for one in (before, *older)
-            if one is not None and one.variables and _pass_of(one) == _pass_of(record)
+            if one is not None and one.variables and pass_of(one) == pass_of(record)
         ]
         if self._stands_in_loop_of(record):
             own = self._capture()
@@ -240,7 +240,7 @@ def _stored(records: Sequence[RankRecord]) -> set[str]:
     return stored([all_in(one.variables)[0] for one in records])
 
 
-def _pass_of(record: RankRecord) -> list[Any]:
+def pass_of(record: RankRecord) -> list[Any]:
     """Which run through which loop it is from: the loops around have not fetched since."""
     *around, innermost = record.positions
     return [around, innermost[0], record.member]
@@ -255,7 +255,7 @@ def _show_no_change(records: Sequence[RankRecord]) -> bool:
     """That of a step's gate has what the one of its fetch has; and lines between passes may have
     run between two fetches."""
     return any(
-        one.top_step == later.top_step or _pass_of(one) != _pass_of(later)
+        one.top_step == later.top_step or pass_of(one) != pass_of(later)
         for one, later in pairwise(records)
     )
 

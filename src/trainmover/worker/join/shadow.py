@@ -5,6 +5,7 @@ fetch, and stays there, in case its rank is lost, until it is bound or the proce
 A warm-up is unwound there.
 """
 
+import math
 import sys
 import threading
 import time
@@ -79,6 +80,7 @@ class Shadow:
         known_ms: int = 0,
         places: Records | None = None,
         is_due: Callable[[Rank, RankRecord], bool] = never_due,
+        leave_no_traces: Callable[[], None] = lambda: None,
     ) -> None:
         self.member = member
         self.opened = opened or Opened()
@@ -93,7 +95,8 @@ class Shadow:
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
         self.given_up = self.tries = self.outdated = False
-        self._is_due, self._tries_until_s = is_due, 0.0
+        self._is_due, self._tries_until_s = is_due, math.inf
+        self._leave_no_traces = leave_no_traces
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
@@ -188,6 +191,7 @@ class Shadow:
             if not self._trial_is_due():
                 raise Unwind
             self.tries, self._tries_until_s = True, time.monotonic() + TRIAL_S
+            self._leave_no_traces()
             return None
         self._give_way()
         self._say(

@@ -1,0 +1,92 @@
+"""A run that must leave no traces: it is stopped before it makes one.
+
+A shadow run makes the set-up and some steps of a script, and who writes there asks `job.is_shadow`,
+or is told. What lies behind those steps a job does once: a standby that tries it, while the rank is
+alive, must write no checkpoint over the rank's and send nothing to anybody. Python tells of files,
+folders, processes and connections (`sys.addaudithook`); torch's and safetensors' own writers are
+asked. What the run had opened to write to it leads nowhere from here on.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from trainmover.sandbox.process.opened import is_cache, place_of_script, writes
+from trainmover.torch_internals.writing import hear_of_files
+
+_FILES = {"chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate"}
+_PROCESSES = {"exec", "kill", "killpg", "posix_spawn", "startfile", "system"}
+_EVENTS = frozenset(
+    {"open", "socket.connect", "socket.sendto", "socket.sendmsg", "sqlite3.connect"}
+    | {"subprocess.Popen", "os.utime", "os.setxattr", "os.removexattr"}
+    | {f"os.{name}" for name in _FILES | _PROCESSES}
+)
+_SAFETENSORS = ("safetensors.torch", "safetensors.numpy")
+_SERIALIZE = "serialize_file"
+
+
+class NoTraces:
+    """One for the process; what it hears of lies between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], NoReturn] | None = None
+        self._ends: list[Callable[[], None]] = []
+        self._hooked = False
+
+    def begin(self, stop: Callable[[], NoReturn], opened: list[int]) -> None:
+        """From here on `stop` is called, which raises, where the script's own code would make a
+        trace. opened: descriptors of files that it has opened to write"""
+        if not self._hooked:
+            self._hooked = True
+            sys.addaudithook(self._hear)
+        self._ends = [hear_of_files(self._meet), *self._hear_of_safetensors()]
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in opened:
+            os.dup2(nowhere, descriptor, inheritable=os.get_inheritable(descriptor))
+        os.close(nowhere)
+        self._stop = stop
+
+    def end(self) -> None:
+        """The run is over."""
+        self._stop = None
+        while self._ends:
+            self._ends.pop()()
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._stop is None or event not in _EVENTS:
+            return
+        if event == "open" and not _stays(*arguments):
+            return
+        if event.startswith("socket.") and not isinstance(arguments[1], tuple):
+            return  # Of this host, as data loaders have them.
+        self._meet()
+
+    def _meet(self) -> None:
+        if self._stop is not None and place_of_script(sys._getframe(2)):
+            self._stop()
+
+    def _hear_of_safetensors(self) -> list[Callable[[], None]]:
+        return [
+            self._around(sys.modules[name])
+            for name in _SAFETENSORS
+            if hasattr(sys.modules.get(name), _SERIALIZE)
+        ]
+
+    def _around(self, module: Any) -> Callable[[], None]:
+        serialize = getattr(module, _SERIALIZE)
+
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            self._meet()
+            return serialize(*args, **kwargs)
+
+        setattr(module, _SERIALIZE, heard)
+        return lambda: setattr(module, _SERIALIZE, serialize)
+
+
+def _stays(path: Any, mode: str | None, flags: int) -> bool:
+    """Whether a file of that name is opened to write to it."""
+    if isinstance(path, int) or path is None or not writes(mode, flags):
+        return False
+    file = os.path.abspath(os.fsdecode(path))
+    return not (is_cache(file) or file.startswith(os.path.join(os.devnull[:4], "")))
