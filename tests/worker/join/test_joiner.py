@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
+from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
 
 PUTS = {"pass_over": lambda: None, "put_back": lambda: None}
@@ -32,7 +33,9 @@ class Run:
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
+        refusal = SimpleNamespace(elsewhere="there", fails=self._fails)
         known = {"member": self.member, "steps": 2, "is_done": False}
+        known |= {"tries": False, "refusal": refusal}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)
@@ -65,6 +68,10 @@ class Run:
         before, batches = len(self.asked), SimpleNamespace()
         self.joiner.fetch(batches)  # type: ignore[arg-type]
         return self.asked[before:]
+
+    def _fails(self, error: StateMismatch) -> NoReturn:
+        self.asked.append(f"refused: {error.happened}")
+        raise Unwind
 
     def _arrive(self) -> None:
         self.asked.append("journey arrives")
@@ -103,6 +110,23 @@ def test_who_stands_where_the_rank_stood_draws_as_the_member_at_once() -> None:
     asked = ["shadow unwind_if_over", "shadow park", "journey arrives", "member take_next"]
     assert run.fetch() == asked
     assert run.fetch() == ["member fetch"]
+
+
+def test_a_warm_up_tries_the_way_and_an_error_of_ours_there_refuses_the_rank() -> None:
+    run = Run()
+    run.shadow.is_done, run.shadow.park = True, lambda: None
+    run.takeover.try_way = lambda there: run.travel(passes_over=True)
+    run.shadow.tries = True
+    assert run.fetch() == ["shadow unwind_if_over", "shadow unwind_if_over", "journey fetch"]
+    assert run.step() == ["shadow unwind_if_over", "journey pass_over"]
+
+    def other_batch(batches: Any) -> None:
+        raise StateMismatch("another batch", means="", do="")
+
+    run.takeover.journey.fetch = other_batch
+    with pytest.raises(Unwind):
+        run.fetch()
+    assert run.asked[-1] == "refused: another batch"
 
 
 def test_shadow_steps_are_counted_until_it_is_live() -> None:
