@@ -298,7 +298,6 @@ HABITS = [
     refused("data/weighted_seldom", holds=(9, 25), rare=True),
     equal("data/hardest_by_pass", holds=(8, 25), rare=True),
     equal("data/curriculum"),
-    refused("data/bucketed", holds=(16, 25), moment=True, rare=True),
     refused("data/pseudo_labelled", holds=(16, 25), moment=True, rare=True),
     refused("data/counting", rare=True),
     equal("data/stream"),
