@@ -28,6 +28,9 @@ TORCH_INDEX ?=
 WORKERS ?= 4
 SEED ?= 1
 
+# Tests start thousands of processes, which would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready

@@ -32,7 +32,7 @@ def by_chance() -> Coverage:
     return coverage
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(24)
 @pytest.mark.timeout(600)  # It takes 20 s of a core, and has one only for a part of the time.
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_pair_is_reached_or_said_to_be_impossible(part: int) -> None:
