@@ -5,8 +5,10 @@ import os
 import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy
@@ -32,11 +34,6 @@ def begin() -> Iterator[Callable[[list[int]], None]]:
     traces.end()
 
 
-def save_scripted(path: Path) -> None:
-    module = torch.jit.script(torch.nn.Linear(2, 2))
-    module.save(str(path))
-
-
 def connect(path: Path) -> None:
     with socket.socket() as one:
         one.connect(("127.0.0.1", 9))
@@ -46,8 +43,6 @@ TRACES: dict[str, Callable[[Path], Any]] = {
     "a file": lambda path: path.write_text("new"),
     "a file that is added to": lambda path: path.open("a"),
     "an empty file": lambda path: path.touch(),
-    "a checkpoint": lambda path: torch.save({"x": torch.ones(2)}, path),
-    "a checkpoint of TorchScript": save_scripted,
     "an array": lambda path: numpy.save(path, numpy.ones(2)),
     "a memory map": lambda path: numpy.memmap(path, dtype="f4", mode="w+", shape=(2,)),
     "a folder": lambda path: path.with_name("folder").mkdir(),
@@ -69,6 +64,30 @@ def test_it_is_stopped_before(
     begin([])
     with pytest.raises(Stopped):
         TRACES[what](path)
+    assert path.read_text() == "of the job"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def save_scripted(path: Path) -> None:
+    module = torch.jit.script(torch.nn.Linear(2, 2))
+    module.save(str(path))
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda path: torch.save({"x": torch.ones(2)}, path),
+        lambda path: torch.save({"x": torch.ones(2)}, str(path)),
+        save_scripted,
+    ],
+)
+def test_a_checkpoint_goes_nowhere(
+    save: Callable[[Path], None], begin: Callable[[list[int]], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.pt"
+    path.write_text("of the job")
+    begin([])
+    save(path)
     assert path.read_text() == "of the job"
     assert os.listdir(tmp_path) == [path.name]
 
@@ -99,3 +118,19 @@ def test_afterwards_all_is_as_it_was(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(2)}, tmp_path / "model.pt")
     save_scripted(tmp_path / "scripted.pt")
     assert len(os.listdir(tmp_path)) == 2
+
+
+def test_what_safetensors_writes_goes_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written in Rust, and each of its modules has the function under this name."""
+    path, traces = tmp_path / "model.safetensors", NoTraces()
+    library: Any = ModuleType("safetensors.torch")
+    library.serialize_file = lambda tensors, file, metadata: path.write_bytes(b"new")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", library)
+    traces.begin(stop, [])
+    library.serialize_file({}, path, metadata=None)
+    assert not path.exists()
+    traces.end()
+    library.serialize_file({}, path, metadata=None)
+    assert path.exists()

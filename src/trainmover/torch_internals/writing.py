@@ -1,5 +1,6 @@
-"""Files that torch's C++ makes, of which Python's audit hooks hear nothing."""
+"""Files that torch's C++ writes, of which Python's audit hooks hear nothing."""
 
+import io
 import os
 from collections.abc import Callable
 from typing import Any
@@ -7,26 +8,22 @@ from typing import Any
 import torch
 
 
-def hear_of_files(hear: Callable[[], None]) -> Callable[[], None]:
-    """Have `hear` called before torch makes a file of that name, which may raise. What comes back
-    ends that. (What `torch.save` writes to an object of Python's is none.)"""
+def write_nowhere() -> Callable[[], None]:
+    """From here on what torch itself would write to a file of some name is written to nobody's
+    memory. What comes back ends that. (An object of Python's that it writes to is no such file.)"""
     of_torch: Any = torch._C
     scripted: Any = torch.jit.RecursiveScriptModule  # type: ignore[attr-defined]
     writer, save = of_torch.PyTorchFileWriter, scripted.save
 
     def written(file: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(file, str | os.PathLike):
-            hear()
-        return writer(file, *args, **kwargs)
-
-    def saved(*args: Any, **kwargs: Any) -> Any:
-        hear()
-        return save(*args, **kwargs)
+        return writer(
+            io.BytesIO() if isinstance(file, str | os.PathLike) else file, *args, **kwargs
+        )
 
     def end() -> None:
         of_torch.PyTorchFileWriter = writer
         scripted.save = save
 
     of_torch.PyTorchFileWriter = written
-    scripted.save = saved
+    scripted.save = lambda *_, **__: None
     return end

@@ -37,6 +37,7 @@ while not (job.is_shadow or (folder / "done").exists()) or job.steps < args.step
     for x, y in job.batches(kit.loader(job, kit.dataset(96))):
         train_step(x, y)
     passes += 1
+    print("pass", passes)
     tried[job.rank] += job.is_shadow
     if job.rank == 0:
         torch.save(model.state_dict(), folder / "model.pt")
@@ -62,6 +63,8 @@ def test_a_trial_leaves_no_traces(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.text
     lines = (tmp_path / "log.txt").read_text().split()
     assert lines == [str(number) for number in range(1, len(lines) + 1)]
+    said = [line for text in outcome.printed for line in text.splitlines() if "pass" in line]
+    assert said == [f"pass {number}" for number in lines]
     assert len(lines) == max(step for _, step in outcome.rows) // 6
     assert not outcome.job.incidents
     assert any(numpy.frombuffer(tried.read_bytes(), "u1"))

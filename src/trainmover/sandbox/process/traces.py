@@ -3,17 +3,19 @@
 A shadow run makes the set-up and some steps of a script, and who writes there asks `job.is_shadow`,
 or is told. What lies behind those steps a job does once: a standby that tries it, while the rank is
 alive, must write no checkpoint over the rank's and send nothing to anybody. Python tells of files,
-folders, processes and connections (`sys.addaudithook`); torch's and safetensors' own writers are
-asked. What the run had opened to write to it leads nowhere from here on.
+folders, processes and connections (`sys.addaudithook`): there the run is stopped. What torch and
+safetensors write themselves, as checkpoints are, goes nowhere, and so does what is written to files
+that the run had opened before; it goes on.
 """
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 from trainmover.sandbox.process.opened import is_cache, place_of_script, writes
-from trainmover.torch_internals.writing import hear_of_files
+from trainmover.torch_internals.writing import write_nowhere
 
 _FILES = {"chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate"}
 _PROCESSES = {"exec", "kill", "killpg", "posix_spawn", "startfile", "system"}
@@ -40,7 +42,7 @@ class NoTraces:
         if not self._hooked:
             self._hooked = True
             sys.addaudithook(self._hear)
-        self._ends = [hear_of_files(self._meet), *self._hear_of_safetensors()]
+        self._ends = [write_nowhere(), *_safetensors_nowhere()]
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in opened:
             os.dup2(nowhere, descriptor, inheritable=os.get_inheritable(descriptor))
@@ -60,28 +62,16 @@ class NoTraces:
             return
         if event.startswith("socket.") and not isinstance(arguments[1], tuple):
             return  # Of this host, as data loaders have them.
-        self._meet()
-
-    def _meet(self) -> None:
-        if self._stop is not None and place_of_script(sys._getframe(2)):
+        if place_of_script(sys._getframe(1)):
             self._stop()
 
-    def _hear_of_safetensors(self) -> list[Callable[[], None]]:
-        return [
-            self._around(sys.modules[name])
-            for name in _SAFETENSORS
-            if hasattr(sys.modules.get(name), _SERIALIZE)
-        ]
 
-    def _around(self, module: Any) -> Callable[[], None]:
-        serialize = getattr(module, _SERIALIZE)
-
-        def heard(*args: Any, **kwargs: Any) -> Any:
-            self._meet()
-            return serialize(*args, **kwargs)
-
-        setattr(module, _SERIALIZE, heard)
-        return lambda: setattr(module, _SERIALIZE, serialize)
+def _safetensors_nowhere() -> Iterator[Callable[[], None]]:
+    for name in _SAFETENSORS:
+        module: Any = sys.modules.get(name)
+        if serialize := getattr(module, _SERIALIZE, None):
+            setattr(module, _SERIALIZE, lambda *_, **__: None)
+            yield partial(setattr, module, _SERIALIZE, serialize)
 
 
 def _stays(path: Any, mode: str | None, flags: int) -> bool:
