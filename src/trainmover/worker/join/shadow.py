@@ -63,6 +63,8 @@ class Shadow:
     device_bytes  what torch's allocator holds of its GPU then
     tries       it is a warm-up that goes on to where its rank has come: see `trial`
     outdated    it was held, and such a trial is due
+    is_due      whether one is, for a rank that has come to the fetch of that record
+    leave_no_traces  called before it sets out
     lookout     sees what becomes of the rank while the run stands
     refusal     why it must not become the rank, if that is so
     """
