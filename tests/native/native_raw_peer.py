@@ -45,6 +45,12 @@ def with_byte(said: bytes, at: int, value: int) -> bytes:
     return said[:at] + bytes([value]) + said[at + 1 :]
 
 
+def flipped(said: bytes, at: int) -> bytes:
+    """`said`, but for one bit of the byte at `at` (from the end, where that is negative)."""
+    at %= len(said)
+    return with_byte(said, at, said[at] ^ 1)
+
+
 class RawLink(socket.socket):
     """A connection to an endpoint, at one of the two addresses of its card."""
 

@@ -22,6 +22,7 @@ from native_raw_peer import (
     VERSION,
     RawLink,
     dial,
+    flipped,
     greet,
     is_closed,
     joined,
@@ -150,7 +151,7 @@ def test_a_crowd_at_the_door_does_not_keep_members_out(
 
 HOSTILE: dict[str, Callable[[RawLink], bytes]] = {
     "no code": lambda link: link.header("data")[:56] + bytes(8),
-    "wrong code": lambda link: link.header("data")[:-1] + b"\x77",
+    "wrong code": lambda link: flipped(link.header("data"), -1),
     "twice": lambda link: link.header("credit") * 2,
     "one left out": lambda link: (link.header("credit") + link.header("credit"))[64:],
     "of the other direction": lambda link: signed(words("credit"), link.key_in, 0),

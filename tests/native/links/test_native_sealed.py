@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from native_calls import Call, perform
 from native_outcomes import try_prepare, until_broken
-from native_raw_peer import LOWEST, RawLink, card, dial, greet, is_closed, next_frame, with_byte
+from native_raw_peer import LOWEST, RawLink, card, dial, flipped, greet, is_closed, next_frame
 from native_team import Formation, Rank, Team, enter, open_seat
 
 from trainmover import _native
@@ -85,9 +85,9 @@ def test_another_implementation_reads_and_writes_it(lone: Team, raw: RawLink) ->
 
 
 LIES: dict[str, Callable[[bytes], bytes]] = {
-    "payload": lambda said: with_byte(said, 70, said[70] ^ 1),
-    "seal": lambda said: with_byte(said, len(said) - 1, said[-1] ^ 1),
-    "header": lambda said: with_byte(said, 33, said[33] ^ 1),
+    "payload": lambda said: flipped(said, 70),
+    "seal": lambda said: flipped(said, -1),
+    "header": lambda said: flipped(said, 33),
     "plain": lambda said: said[:64] + bytes(len(said) - 64),
     "cut": lambda said: said[:-1],
 }
