@@ -140,8 +140,8 @@ class Runs:
             self._sandbox_failed(joiner, ended)
             return
         self._ran_well = True
-        if shadow.tries:
-            self._trials.note(joiner.rank, shadow.refusal.elsewhere)
+        if shadow.tries is not None:
+            self._trials.note(joiner.rank, shadow.tries)
         warm_ms = (time.monotonic_ns() - started) // 1_000_000
         self._say(
             Warm(
@@ -176,7 +176,7 @@ class Runs:
             self._forget(member)
             if shadow.refusal.why or not ended.unwound:
                 self._sandbox_failed(joiner, ended)
-            elif shadow.outdated and self._try_way(order, shadow.refusal.elsewhere):
+            elif shadow.outdated is not None and self._try_way(order, shadow.outdated):
                 self._join(order, holds=True)
         elif self._told_to_leave(ended, shadow.bound_for):
             self._leave(member)
@@ -190,13 +190,12 @@ class Runs:
         alone, which has run the script more than once."""
         return isinstance(order, Hold) and self._spec.nproc == 1 and self._ran_well
 
-    def _try_way(self, order: Hold | Bind, there: RankRecord | None) -> bool:
+    def _try_way(self, order: Hold | Bind, there: RankRecord) -> bool:
         """Whether a run here comes to where its rank has come: see `trial`. False if not, or if
         other work waits."""
-        joiner = self._joiner(order, is_due=lambda rank, record: True)
+        joiner = self._joiner(order, yields=True, is_due=lambda rank, record: True)
         if joiner is None:
             return False
-        joiner.shadow.tries = True
         self._trials.note(joiner.rank, there)
         ended = self._run(joiner.member, joiner)
         self._part(joiner.shadow)

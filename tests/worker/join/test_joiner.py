@@ -33,9 +33,9 @@ class Run:
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
-        refusal = SimpleNamespace(elsewhere="there", fails=self._fails)
+        refusal = SimpleNamespace(fails=self._fails)
         known = {"member": self.member, "steps": 2, "is_done": False}
-        known |= {"tries": False, "refusal": refusal}
+        known |= {"tries": None, "refusal": refusal}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)
@@ -114,9 +114,9 @@ def test_who_stands_where_the_rank_stood_draws_as_the_member_at_once() -> None:
 
 def test_a_warm_up_tries_the_way_and_an_error_of_ours_there_refuses_the_rank() -> None:
     run = Run()
-    run.shadow.is_done, run.shadow.park = True, lambda: None
+    there = run.shadow.tries = RankRecord(Step(9), False, Step(9), [], Moment(b"", {}), None)
+    run.shadow.is_done, run.shadow.park = True, lambda: there
     run.takeover.try_way = lambda there: run.travel(passes_over=True)
-    run.shadow.tries = True
     assert run.fetch() == ["shadow unwind_if_over", "shadow unwind_if_over", "journey fetch"]
     assert run.step() == ["shadow unwind_if_over", "journey pass_over"]
 

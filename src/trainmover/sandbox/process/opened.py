@@ -72,11 +72,8 @@ class Opened:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not self._since_ns:
             return
-        path, mode, flags = arguments
-        if isinstance(path, int) or path is None:
-            return
-        file = os.path.abspath(os.fsdecode(path))
-        if writes(mode, flags):
+        file, writes = file_in(arguments)
+        if writes:
             self._writes_to(file)
         elif not self.newer and file not in self._own and _is_newer(file, self._since_ns):
             self._reads(file)
@@ -101,11 +98,16 @@ class Opened:
             )
 
 
-def writes(mode: str | None, flags: int) -> bool:
-    """Whether a file that is opened so may be written to."""
+def file_in(arguments: tuple[Any, ...]) -> tuple[str, bool]:
+    """Of an event "open": the file, "" where none is named, and whether it may be written to."""
+    path, mode, flags = arguments
+    if isinstance(path, int) or path is None:
+        return "", False
     if mode is None:
-        return flags & os.O_ACCMODE != os.O_RDONLY
-    return not mode.startswith("r") or "+" in mode
+        writes = flags & os.O_ACCMODE != os.O_RDONLY
+    else:
+        writes = not mode.startswith("r") or "+" in mode
+    return os.path.abspath(os.fsdecode(path)), writes
 
 
 def _is_newer(file: str, since_ns: int) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
-from trainmover.sandbox.process.opened import is_cache, place_of_script, writes
+from trainmover.sandbox.process.opened import file_in, is_cache, place_of_script
 from trainmover.torch_internals.writing import write_nowhere
 
 _FILES = {"chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate"}
@@ -58,8 +58,10 @@ class NoTraces:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self._stop is None or event not in _EVENTS:
             return
-        if event == "open" and not _stays(*arguments):
-            return
+        if event == "open":
+            file, writes = file_in(arguments)
+            if not writes or is_cache(file):
+                return
         if event.startswith("socket.") and not isinstance(arguments[1], tuple):
             return  # Of this host, as data loaders have them.
         if place_of_script(sys._getframe(1)):
@@ -72,11 +74,3 @@ def _safetensors_nowhere() -> Iterator[Callable[[], None]]:
         if serialize := getattr(module, _SERIALIZE, None):
             setattr(module, _SERIALIZE, lambda *_, **__: None)
             yield partial(setattr, module, _SERIALIZE, serialize)
-
-
-def _stays(path: Any, mode: str | None, flags: int) -> bool:
-    """Whether a file of that name is opened to write to it."""
-    if isinstance(path, int) or path is None or not writes(mode, flags):
-        return False
-    file = os.path.abspath(os.fsdecode(path))
-    return not (is_cache(file) or file.startswith(os.path.join(os.devnull[:4], "")))

@@ -19,6 +19,7 @@ from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
+from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.results.reported import code_of
 
 
@@ -55,11 +56,9 @@ class Joiner:
         journey = self.takeover.journey
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
-        if self.shadow.tries:
-            return self._tried(lambda: self._step_on_the_way(journey, function, args, kwargs))
-        return self._step_on_the_way(journey, function, args, kwargs)
+        return self._on_the_way(lambda: self._step_of(journey, function, args, kwargs))
 
-    def _step_on_the_way(
+    def _step_of(
         self, journey: Journey, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         journey.compare_inputs(args, kwargs)
@@ -79,20 +78,20 @@ class Joiner:
             if not self.shadow.is_done:
                 return self.shadow.take_next(batches)
             takeover.stand()
-            bound_for, there = self.shadow.park(), self.shadow.refusal.elsewhere
-            if bound_for is not None:
-                takeover.begin(bound_for)
-            elif there is not None:
-                takeover.try_way(there)
+            goal = self.shadow.park()
+            if isinstance(goal, RankRecord):
+                takeover.try_way(goal)
+            else:
+                takeover.begin(goal)
         journey = takeover.journey
         if journey is None:
             return member.take_next(batches)
-        if self.shadow.tries:
-            return self._tried(lambda: journey.fetch(batches))
-        return journey.fetch(batches)
+        return self._on_the_way(lambda: journey.fetch(batches))
 
-    def _tried(self, act: Callable[[], Any]) -> Any:
-        """On a way that is only tried: an error of ours says that the run must not be the rank."""
+    def _on_the_way(self, act: Callable[[], Any]) -> Any:
+        """Where that is only tried, an error of ours says that the run must not be the rank."""
+        if self.shadow.tries is None:
+            return act()
         self.shadow.unwind_if_over()
         try:
             return act()

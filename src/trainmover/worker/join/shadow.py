@@ -61,8 +61,9 @@ class Shadow:
     given_up    somebody has: what it still does counts for nothing
     held_bytes  by how much the process has grown in this run, once it stands at its first step
     device_bytes  what torch's allocator holds of its GPU then
-    tries       it is a warm-up that goes on to where its rank has come: see `trial`
-    outdated    it was held, and such a trial is due
+    tries       where its rank has come, if it is a warm-up that goes there: see `trial`
+    outdated    the same, if it was held and gives way to such a run
+    yields      it is of no use but for that: it ends when other work waits
     is_due      whether one is, for a rank that has come to the fetch of that record
     leave_no_traces  called before it sets out
     lookout     sees what becomes of the rank while the run stands
@@ -81,6 +82,7 @@ class Shadow:
         holds: bool = False,
         known_ms: int = 0,
         places: Records | None = None,
+        yields: bool = False,
         is_due: Callable[[Rank, RankRecord], bool] = never_due,
         leave_no_traces: Callable[[], None] = lambda: None,
     ) -> None:
@@ -96,7 +98,9 @@ class Shadow:
         self.complete = False
         self.stands = threading.Event()
         self.known_ms, self.run_ms = known_ms, 0
-        self.given_up = self.tries = self.outdated = False
+        self.given_up, self.yields = False, yields
+        self.tries: RankRecord | None = None
+        self.outdated: RankRecord | None = None
         self._is_due, self._tries_until_s = is_due, math.inf
         self._leave_no_traces = leave_no_traces
         self.held_bytes = self.device_bytes = 0
@@ -158,9 +162,9 @@ class Shadow:
 
     # --- where it stands --------------------------------------------------------------------------
 
-    def park(self) -> Epoch | None:
+    def park(self) -> Epoch | RankRecord:
         """The epoch that it is bound for, once it is and stands where it waits for the switchover;
-        None for a warm-up that tries the way to where its rank has come.
+        where its rank has come for a warm-up that tries the way there.
 
         Raises Unwind if none needs it, StateMismatch if it must not become the rank.
         """
@@ -176,25 +180,27 @@ class Shadow:
         rehearse(self.member.tracked)
         trace, recording = self.replayer.trace(), self.member.recording
         recording.keep(recording.kept.record, self.replayer.step_trace())
-        bound_for, bind_ms = self.bound_for, self.run_ms
+        rank, bound_for, bind_ms = self.member.rank, self.bound_for, self.run_ms
         if bound_for is None:
+            self.lookout.begin()
+            self._foresee()
+            if not self.holds:
+                return self._set_out()
             bound_for, bind_ms = self._hold(trace), 0
-        if bound_for is None:
-            return None
-        rank = self.member.rank
         self._say(Parked(rank=rank, epoch=bound_for, trace=trace, bind_ms=bind_ms))
         return bound_for
 
-    def _hold(self, trace: str) -> Epoch | None:
-        """Wait until somebody needs it; a warm-up does not."""
-        self.lookout.begin()
-        self._foresee()
-        if not self.holds:
-            if not self._trial_is_due():
-                raise Unwind
-            self.tries, self._tries_until_s = True, time.monotonic() + TRIAL_S
-            self._leave_no_traces()
-            return None
+    def _set_out(self) -> RankRecord:
+        """To where its rank has come. Raises Unwind if that is not to be tried."""
+        self.tries = self._due()
+        if self.tries is None:
+            raise Unwind
+        self.yields, self._tries_until_s = True, time.monotonic() + TRIAL_S
+        self._leave_no_traces()
+        return self.tries
+
+    def _hold(self, trace: str) -> Epoch:
+        """Wait until somebody needs it."""
         self._give_way()
         self._say(
             Held(
@@ -224,16 +230,18 @@ class Shadow:
 
     def _give_way(self) -> None:
         """To a run that tries the way to where the rank has come, if that is due. Raises Unwind."""
-        if not self._trial_is_due():
+        there = self._due()
+        if there is None:
             return
         with self._standing.changed:
             if self.bound_for is None:
-                self.holds, self.outdated = False, True
+                self.holds, self.outdated = False, there
                 raise Unwind
 
-    def _trial_is_due(self) -> bool:
+    def _due(self) -> RankRecord | None:
+        """Where its rank has come, if the way there is to be tried."""
         there = self.refusal.elsewhere
-        return there is not None and self._is_due(self.member.rank, there)
+        return there if there is not None and self._is_due(self.member.rank, there) else None
 
     def _foresee(self) -> None:
         self.refusal.foresee(self.lookout.take(), asked=self.replayer.between)
@@ -256,9 +264,9 @@ class Shadow:
         with self._standing.changed:
             if self.is_only_held and self._standing.recalled:
                 raise Unwind
-            if self.tries and (self._standing.recalled or self._standing.exit):
+            if self.yields and (self._standing.recalled or self._standing.exit):
                 raise Unwind
-        if self.tries and time.monotonic() > self._tries_until_s:
+        if time.monotonic() > self._tries_until_s:
             raise Unwind
         if groups.deserted:
             raise Unwind

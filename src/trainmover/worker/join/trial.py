@@ -37,10 +37,9 @@ class Trials:
         many_steps = not before or record.top_step >= AGAIN * last.top_step
         return many_steps and pass_of(record) != pass_of(last)
 
-    def note(self, rank: Rank, record: RankRecord | None) -> None:
-        """It is tried. None: the rank is in the loop where the run stands."""
-        if record is not None:
-            self._tried[rank] = [*self._tried.get(rank, [])[-1:], record]
+    def note(self, rank: Rank, record: RankRecord) -> None:
+        """It is tried."""
+        self._tried[rank] = [*self._tried.get(rank, [])[-1:], record]
 
 
 def journey_to(shadow: Shadow, record: RankRecord) -> Journey:
