@@ -31,7 +31,7 @@ from trainmover.communicators import NCCL
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
 from trainmover.torch_internals.distributed.c10d import Store
-from trainmover.torch_internals.making import (
+from trainmover.torch_internals.distributed.making import (
     NcclOptions,
     check_making,
     replace_barrier,

@@ -14,7 +14,7 @@ from torch._C import TensorBase
 
 from trainmover.asked import Answers, Words, stands_for
 from trainmover.torch_internals.memory import place_of, places_in, words_of
-from trainmover.torch_internals.watched import plain
+from trainmover.torch_internals.watching.gradients import plain
 
 version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 """How often torch has written to it. One made in inference mode has no version: RuntimeError."""

@@ -27,9 +27,9 @@ from trainmover.state.kinds.registered import registered
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
-from trainmover.torch_internals.aliases import aliases
 from trainmover.torch_internals.compiling import leave_us_out
 from trainmover.torch_internals.distributed.ddp import watch_buckets
+from trainmover.torch_internals.watching.aliases import aliases
 from trainmover.version import VERSION
 from trainmover.worker import api
 from trainmover.worker.control import Control

@@ -13,7 +13,7 @@ from trainmover.errors import StateMismatch
 from trainmover.state import encode
 from trainmover.state.kinds import gradients
 from trainmover.state.kinds.gradients import FIRST_WATCHED, WATCHED_EACH, Gradients
-from trainmover.torch_internals.watched import plain
+from trainmover.torch_internals.watching.gradients import plain
 
 
 def backward(model: nn.Module) -> None:

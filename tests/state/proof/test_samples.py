@@ -9,7 +9,7 @@ from trainmover.state import staging
 from trainmover.state.proof import device_digest, samples
 from trainmover.state.proof.samples import Proof, Sample, Samples
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.watched import watch
+from trainmover.torch_internals.watching.gradients import watch
 from trainmover.worker.keep.rounds import is_compared
 
 

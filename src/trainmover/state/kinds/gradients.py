@@ -33,7 +33,7 @@ from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
 from trainmover.state.tensor_bytes import size_of
 from trainmover.torch_internals.tensors import GRADIENT, Noted, note_all, version_of
-from trainmover.torch_internals.watched import end, plain, watch
+from trainmover.torch_internals.watching.gradients import end, plain, watch
 
 BYTES_MAX = 4 * 1024 * 1024
 """Values up to this size go with every step's record, twice; more are bulk state."""

@@ -35,7 +35,7 @@ from trainmover.state import encode, staging, tensor_bytes
 from trainmover.state.proof import device_digest
 from trainmover.state.tracked import HasState, Tracked
 from trainmover.torch_internals.tensors import version_of
-from trainmover.torch_internals.watched import plain
+from trainmover.torch_internals.watching.gradients import plain
 
 GRADIENTS = 4
 """Parameters of the optimizer whose gradients are in each sample."""

@@ -2,7 +2,7 @@
 
 Past torch's counters a script writes through an alias: `.data`, numpy's view of a tensor. No look
 at bytes would find in time one that it begins to use in its thousandth step, but the making of one
-is seen (`torch_internals.aliases`), and it is made before it is written to:
+is seen (`torch_internals.watching.aliases`), and it is made before it is written to:
 
     in the step          what it reaches is copied at once, once for each attempt
     before, and is held  what it reaches is copied as each step begins, for as long as it is held
@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.aliases import aliases, storage_of
+from trainmover.torch_internals.watching.aliases import aliases, storage_of
 from trainmover.worker.step.changes import Changes, watched
 from trainmover.worker.step.undo import Undo
 

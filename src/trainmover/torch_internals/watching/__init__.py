@@ -1,0 +1,1 @@
+"""Who tells of what no counter of torch counts: aliases that are made, gradients that are read."""
