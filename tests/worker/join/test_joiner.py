@@ -20,7 +20,7 @@ from trainmover.worker.join.way import Way
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
 
-PUTS = {"pass_over": lambda: None, "put_back": lambda: None}
+PUTS = {"pass_over": lambda counts: None, "put_back": lambda: None}
 
 
 class Run:
@@ -29,7 +29,9 @@ class Run:
     def __init__(self) -> None:
         self.asked: list[str] = []
         kinds = SimpleNamespace(of=lambda function: (None, set()))
+        counts = SimpleNamespace(counts=SimpleNamespace(of=lambda *_: []))
         unused = {"tracked": None, "standing": None, "say": None, "kinds": kinds}
+        unused |= {"variables": counts}
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
@@ -160,7 +162,7 @@ def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
     )
     for _ in range(passed):
         journey.compare_inputs((torch.full((2,), own),), {})
-        journey.pass_over(None, set())
+        journey.pass_over(None, set(), [])
     journey.compare_inputs((torch.full((2,), own),), {})
     with pytest.raises(StateMismatch, match="other values") if refused else nullcontext():
         journey.begin_step()
@@ -213,7 +215,7 @@ def test_a_call_is_read_again_once_what_the_rank_has_kept_is_put(reads: str, apa
     )
     step(values[reads].x)
     assert asked == [record.begun]
-    journey.pass_over(None, set())
+    journey.pass_over(None, set(), [])
     step(values[reads].x)
     refused = "variables" if apart else "other values"
     alike = reads == "kept" and not apart
@@ -241,9 +243,9 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
     journey.silence.values = 3
     assert journey.passes_over
     kind = torch.empty((), device="meta")
-    assert journey.pass_over(kind, {"loss"}).item() == 0.25
+    assert journey.pass_over(kind, {"loss"}, []).item() == 0.25
     assert (member.calls, journey.silence.values, arrived) == (4, 0, [])
     with pytest.raises(StateMismatch):  # Nobody has reported it.
-        journey.pass_over(kind, {"loss"}).isnan()
+        journey.pass_over(kind, {"loss"}, []).isnan()
     assert arrived == ([5] if closing else [])
     assert not journey.passes_over

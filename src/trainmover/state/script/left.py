@@ -83,15 +83,19 @@ class Left:
         """All steps that the rank has made are passed over."""
         self._at_fetch = {}
 
-    def put_away(self, frame: FrameType | None, written: Set[str]) -> None:
+    def put_away(
+        self, frame: FrameType | None, written: Set[str], known: Set[str] = frozenset()
+    ) -> None:
         """A step that the rank has made is passed over.
 
         written: keys of what steps store to, and which has changed before
+        known: of what is as the step has left it
         """
         put = {id(gone) for _, gone in self._put}
         for one in self._now(frame):
             key = one.slot.key
             stays = key not in self.keys and (key not in written or self._is_newer(key, one.value))
+            stays |= key in known
             if stays or id(one.value) in put or not away.is_value(one.value):
                 continue
             gone = away.Away(self._said(key), partial(_restored, one))

@@ -38,7 +38,7 @@ from trainmover.asked import are
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
-from trainmover.state.script.code.in_steps import stored_in_steps
+from trainmover.state.script.code.in_steps import Steps, steps_in, stored_in_steps
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, temporary_in, together, tree_of
@@ -52,6 +52,7 @@ from trainmover.state.script.comparison import (
     path_of,
     state_of,
 )
+from trainmover.state.script.counts import Count, Counts
 from trainmover.state.script.left import Left, Now
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
@@ -174,7 +175,8 @@ class Variables:
         self.at: list[int] = []
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
         self.left = Left(self._now, self._entry_of, self._said)
-        self._in_steps: tuple[Source, frozenset[str]] | None = None
+        self.counts = Counts(self._steps)
+        self._in_steps: tuple[Source, Steps, frozenset[str]] | None = None
         self._collects = True  # What calls us may be a function in C that collects.
         self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
 
@@ -676,6 +678,23 @@ class Variables:
             others |= {slot.key for slots in layout.frames for slot in slots} - layout.summed
         return found - others
 
+    def counted(self, counts: Sequence[Count]) -> set[str]:
+        """Keys of the variables that are counted so. To be called below the script's frames."""
+        return self._counted(self.frames(sys._getframe(1)), counts)
+
+    def _counted(self, frames: list[FrameType], counts: Sequence[Count]) -> set[str]:
+        values = self._values_at(frames) if counts else ()
+        return {slot.key for slot, *it in values if any(one.is_in(slot, *it) for one in counts)}
+
+    def counts_put(self, theirs: bytes) -> set[str]:
+        """Keys of what steps count, and a run that stands here would have as the rank has it. To be
+        called below the script's frames. Raises ProtocolError on malformed bytes."""
+        frames, their = self.frames(sys._getframe(1)), decoded(theirs).found
+        if not self.counts.seen or self._keeps_elsewhere(frames):
+            return set()
+        counted = self._counted(frames, self.counts.seen)
+        return {key for key in counted & their.keys() if says_all(their[key])}
+
     def can_be_put(self) -> set[str]:
         """Of these, those that a run which stands here would have as the rank has them, for all
         that is known. To be called below the script's frames."""
@@ -713,9 +732,9 @@ class Variables:
         their, their_tracked = all_in(theirs)
         mine, tracked = all_in(own)
         changed = stored(*([all_in(one)[0] for one in history if one] for history in histories))
-        changed |= self.summed
-        wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         frames = self.frames(sys._getframe(1))
+        changed |= self.summed | self._counted(frames, self.counts.seen)
+        wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
         if not wanted or self._keeps_elsewhere(frames):
             return set()
         values = [*self._values_at(frames)]
@@ -820,11 +839,19 @@ class Variables:
 
     def in_steps(self, path: str) -> bool:
         """Whether the source of some step stores to a name in this path."""
-        if self._in_steps is None or self._in_steps[0] is not self._source:
+        *_, names = self._run_in_steps()
+        return not names.isdisjoint(re.findall(r"\w+", path))
+
+    def _steps(self) -> Steps:
+        return self._run_in_steps()[1]
+
+    def _run_in_steps(self) -> tuple[Source, Steps, frozenset[str]]:
+        known = self._in_steps
+        if known is None or known[0] is not self._source:
             trees = [tree_of(module.__file__ or "") for module in self._own_modules]
-            names = stored_in_steps(tree for tree in trees if tree is not None)
-            self._in_steps = self._source, names
-        return not self._in_steps[1].isdisjoint(re.findall(r"\w+", path))
+            steps = steps_in([tree for tree in trees if tree is not None])
+            known = self._in_steps = self._source, steps, stored_in_steps(steps)
+        return known
 
     def stored_in_steps(self) -> dict[str, bytes]:
         """What variables that steps store to are at the fetch that was captured last, but for what
@@ -879,6 +906,7 @@ class Variables:
         self._outermost = None
         self._closed, self._first, self._places = {}, First(), Places()
         self._overlooked.forget()
+        self.counts.forget()
         self._sharing.begin()
         self._layouts.clear()
         self._carried.clear()

@@ -63,7 +63,8 @@ class Joiner:
     ) -> Any:
         journey.compare_inputs(args, kwargs)
         if journey.passes_over:
-            return journey.pass_over(*self.member.kinds.of(code_of(function)))
+            counts = self.member.variables.counts.of(function, args, kwargs)
+            return journey.pass_over(*self.member.kinds.of(code_of(function)), counts)
         journey.begin_step()
         return self.member.run_step(function, args, kwargs)
 

@@ -5,7 +5,7 @@ passed by, collectives were made by the job long ago.
 """
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.state import rng
 from trainmover.state.script.comparison import Difference
+from trainmover.state.script.counts import Count
 from trainmover.state.script.things.libraries import module_of
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.inputs import hash_of
@@ -147,11 +148,11 @@ class Journey:
         now = self.way.record.now
         return not self.silence.values and now is not None and rng.capture() != now.rng
 
-    def pass_over(self, result: Any, names: Collection[str]) -> Any:
+    def pass_over(self, result: Any, names: Collection[str], counts: Sequence[Count]) -> Any:
         """A step that the rank has committed, or never made where this comes by: what it gave, as
         far as that is known.
 
-        result: what one of its kind gave here. names: as in `Way.result_of`
+        result: what one of its kind gave here. names: as in `Way.result_of`. counts: what it counts
 
         No step follows the last one if the script of another rank has ended: what does is live.
         """
@@ -165,7 +166,7 @@ class Journey:
         self._stand_behind_next_step()
         if member.calls == way.committed and self._closing:
             self._arrive()
-        self._refusal.pass_over()
+        self._refusal.pass_over(counts)
         return way.given(member.calls, result, names)
 
     def _stand_behind_next_step(self) -> None:

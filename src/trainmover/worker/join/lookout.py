@@ -10,7 +10,8 @@ a vault. They tell whether the standby could ever stand where the rank does:
     of one of these and another rank's of that step, what steps store to and has not been the same
         on both would be gone behind any gate, since no rank could tell what the step made of it
 
-A plain value that only lines between steps store to is none of these: it is put as the rank has it.
+A plain value that only lines between steps store to is none of these, nor one that steps count: it
+is put as the rank has it.
 Tracked state is of another moment, so what hangs on it is left out. Of a rank that holds batches in
 reserve nothing can be told before a joiner has drawn the same: it is compared when it arrives.
 """
@@ -172,6 +173,7 @@ class Foresight:
         asked: bool,
     ) -> list[Difference]:
         but = set() if asked else self._variables.can_be_put()
+        put = self._variables.counts_put(record.variables)
         known = [
             one
             for one in (before, *older)
@@ -180,7 +182,7 @@ class Foresight:
         if self._stands_in_loop_of(record):
             own = self._capture()
             if same_place(record.variables, own):
-                put = set() if asked else self._put_in_loop(own, [*known, record])
+                put |= set() if asked else self._put_in_loop(own, [*known, record])
                 return self._variables.comparison.differences(
                     record.variables,
                     own,
@@ -191,7 +193,7 @@ class Foresight:
                 )
         if not known:
             return []
-        put = set() if asked else self._put_since(known, record)
+        put |= set() if asked else self._put_since(known, record)
         for then in known:
             found = self._variables.comparison.changes(
                 then.variables, record.variables, groups_of(record), but, put

@@ -28,6 +28,7 @@ from trainmover.state.script.comparison import (
     path_of,
     sentence,
 )
+from trainmover.state.script.counts import Count
 from trainmover.state.script.values import Entry, same
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
@@ -109,12 +110,17 @@ class Refusal:
         if not at_boundary:
             self._variables.left.stand(sys._getframe(1))
 
-    def pass_over(self) -> None:
-        """A step that the rank has made is passed over: what it left in variables is gone."""
+    def pass_over(self, counts: Sequence[Count]) -> None:
+        """A step that the rank has made is passed over: what it left in variables is gone, but for
+        what it counts, if it is the same on all ranks."""
+        counts = [one for one in counts if self.parted.isdisjoint(self._variables.counted([one]))]
+        for one in counts:
+            one.go_on()
         written = self._variables.written_in_steps(
             [self.stood, self._at_fetch], [self._at_fetch, *self.history]
         )
-        self._variables.left.put_away(sys._getframe(1), written)
+        known = self._variables.counted(counts)
+        self._variables.left.put_away(sys._getframe(1), written, known)
 
     def put_back(self) -> None:
         """The lines behind it have run."""

@@ -126,6 +126,7 @@ class Shadow:
         member.reported.begin(function)
         member.in_step, member.passed, member.updated = True, False, False
         self.replayer.begin_step()
+        member.variables.counts.note(function, args, kwargs)
         left, frame = member.variables.left, sys._getframe(1)
         left.begin_step(frame)
         try:

@@ -5,11 +5,11 @@ import textwrap
 
 import pytest
 
-from trainmover.state.script.code.in_steps import stored_in_steps
+from trainmover.state.script.code.in_steps import steps_in, stored_in_steps
 
 
 def names(*texts: str) -> set[str]:
-    return {*stored_in_steps(ast.parse(textwrap.dedent(text)) for text in texts)}
+    return {*stored_in_steps(steps_in([ast.parse(textwrap.dedent(text)) for text in texts]))}
 
 
 @pytest.mark.parametrize(

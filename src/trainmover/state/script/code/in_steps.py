@@ -7,6 +7,7 @@ lambdas.
 
 import ast
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.syntax import Function, called_name, last_name, walk
@@ -14,15 +15,26 @@ from trainmover.state.script.code.syntax import Function, called_name, last_name
 _CALLED_BY_NOBODY = frozenset({"forward", "__call__", "extra_repr"})
 
 
-def stored_in_steps(trees: Iterable[ast.Module]) -> frozenset[str]:
-    """`aux` of `trainer.aux = 0`, `SEEN` of `SEEN.append(x)` or of `global SEEN`."""
+class Steps(NamedTuple):
+    """marked  the functions that are steps
+    bodies  all functions that run with them, these among them
+    """
+
+    marked: list[Function]
+    bodies: list[ast.AST]
+
+
+def steps_in(trees: Iterable[ast.Module]) -> Steps:
+    """Of a script's files."""
     nodes = [node for tree in trees for node in walk(tree)]
-    functions: dict[str, list[ast.AST]] = {}
+    functions: dict[str, list[Function]] = {}
     for node in nodes:
         if isinstance(node, Function):
             functions.setdefault(node.name, []).append(node)
+    marks = {name: None for node in nodes for name in _marked_by(node)}
+    marked = [body for name in marks for body in functions.get(name, [])]
     bodies: list[ast.AST] = [node for node in nodes if isinstance(node, ast.Lambda)]
-    waiting = [name for node in nodes for name in _run_by(node)] + [*_CALLED_BY_NOBODY]
+    waiting = [*marks, *(name for node in nodes for name in _hooked_by(node)), *_CALLED_BY_NOBODY]
     waiting += [name for body in bodies for name in _named_in(body)]
     known = set[str]()
     while waiting:
@@ -31,17 +43,27 @@ def stored_in_steps(trees: Iterable[ast.Module]) -> frozenset[str]:
             known.add(name)
             bodies += functions[name]
             waiting += [one for body in functions[name] for one in _named_in(body)]
-    return frozenset(name for body in bodies for name in _stored_in(body))
+    return Steps(marked, bodies)
 
 
-def _run_by(node: ast.AST) -> Iterator[str]:
-    """Names of functions that are marked here, or are given to a hook."""
+def stored_in_steps(steps: Steps) -> frozenset[str]:
+    """`aux` of `trainer.aux = 0`, `SEEN` of `SEEN.append(x)` or of `global SEEN`."""
+    return frozenset(name for body in steps.bodies for name in _stored_in(body))
+
+
+def _marked_by(node: ast.AST) -> Iterator[str]:
+    """Names of functions that are marked as steps here."""
     if isinstance(node, Function):
         marks = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
         if any(isinstance(one, ast.Attribute) and one.attr == "step" for one in marks):
             yield node.name
-    elif called_name(node) == "step" or "hook" in called_name(node):
-        assert isinstance(node, ast.Call)
+    elif isinstance(node, ast.Call) and called_name(node) == "step":
+        yield from (last_name(one) for one in node.args)
+
+
+def _hooked_by(node: ast.AST) -> Iterator[str]:
+    """Names of functions that are given to a hook here."""
+    if isinstance(node, ast.Call) and "hook" in called_name(node):
         yield from (last_name(one) for one in node.args)
 
 
