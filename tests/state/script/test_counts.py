@@ -2,17 +2,21 @@
 
 import ast
 import functools
+import runpy
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from captures import PRELUDE, Job
 
 from trainmover.state.script.code.in_steps import steps_in
 from trainmover.state.script.code.source import tree_of
+from trainmover.state.script.comparison import path_of
 from trainmover.state.script.counts import Counts
 
 SCRIPT = """
@@ -171,3 +175,92 @@ def test_each_is_noted_once(script: Any) -> None:
     assert [one.name for one in counts.seen] == ["steps", "STEPS"]
     counts.forget()
     assert not counts.seen
+
+
+class Counting(Job):
+    """counted: names of what goes with the rank at the newest fetch, since steps count it"""
+
+    def step(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any) -> Any:
+            self.variables.counts.note(function, args, {})
+            return function(*args)
+
+        return step
+
+    def fetch(self, batches: Iterator[Any]) -> Any:
+        batch = super().fetch(batches)
+        known = self.variables.counts_put(self.theirs[-1])
+        self.counted = {path_of(key) for key in known}
+        return batch
+
+
+MARKED = {
+    "an attribute": (
+        {"trainer.steps"},
+        """
+        class Trainer:
+            def __init__(self):
+                self.steps, self.seen = 0, 0
+            @job.step
+            def train(self, x):
+                self.steps += 1
+                self.seen += x[1]
+        trainer = Trainer()
+        for x in job.batches(DATA):
+            trainer.train(x)
+        print(trainer.steps, trainer.seen)
+        """,
+    ),
+    "a global and an entry": (
+        {"STEPS", "state"},
+        """
+        STEPS, state = 0, {"step": 0, "pass": 0}
+        @job.step
+        def train(x):
+            global STEPS
+            STEPS += 1
+            state["step"] += 1
+        for x in job.batches(DATA):
+            train(x)
+            state["pass"] += 1
+        print(STEPS, state)
+        """,
+    ),
+    "a variable of a function": (
+        {"seen"},
+        """
+        def main():
+            seen = 0
+            @job.step
+            def train(x):
+                nonlocal seen
+                seen += 1
+            for x in job.batches(DATA):
+                train(x)
+            return seen
+        main()
+        """,
+    ),
+    "a dict that holds what cannot be sent": (
+        set(),
+        """
+        state = {"step": 0, "of": object()}
+        @job.step
+        def train(x):
+            state["step"] += 1
+        for x in job.batches(DATA):
+            train(x)
+        print(state)
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MARKED)
+def test_it_is_known_where_the_script_fetches(tmp_path: Path, kind: str) -> None:
+    counted, script = MARKED[kind]
+    path = tmp_path / "train.py"
+    path.write_text(PRELUDE + textwrap.dedent(script))
+    job = Counting(lambda file: file.startswith(str(tmp_path)))
+    runpy.run_path(str(path), {"job": job}, run_name="__main__")
+    assert job.counted == counted

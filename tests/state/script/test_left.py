@@ -148,3 +148,12 @@ def test_one_that_has_changed_before_is_named_though_no_other_rank_changes_it(
     run: Callable[[str], Job],
 ) -> None:
     assert of_rank(run, first=0, changes="x == 5") == ["rows"]
+
+
+def test_what_is_known_stays_though_steps_change_it() -> None:
+    script = seen_in(
+        lambda v: None, lambda v: setattr(v, "count", v.count + 1), count=0, flag=False
+    )
+    assert script.left.keys == {"count"}
+    script.left.put_away(None, {"flag"}, {"count", "flag"})
+    assert (script.values.count, script.values.flag) == (1, False)
