@@ -2,9 +2,9 @@
 
 Where a step that the rank has made is passed over, what it has made of the script's variables is
 gone with the machine; but this is known. It must be a statement of the step's own body, in no
-branch or loop, and behind no `return`; and nothing else that runs with steps may store to what has
-that name. (What it is called there is all that is looked at: who takes a rank counts on only what
-has been the same on all ranks.)
+branch, loop or manager that may swallow errors, and behind no `return`; and nothing else that runs
+with steps may store to what has that name. (What it is called there is all that is looked at: who
+takes a rank counts on only what has been the same on all ranks.)
 """
 
 import ast
@@ -24,6 +24,11 @@ from trainmover.state.script.code.syntax import (
 _STORES = (ast.Store, ast.Del)
 _LEAVES = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _SELF = "self"
+_LETS_THROUGH = frozenset(
+    {"autocast", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "no_sync"}
+    | {"record_function", "profile", "accumulate", "join", "device"}
+)
+"""Managers of `with` that let errors through: what stands behind one is not come to after it."""
 
 
 class StepCount(NamedTuple):
@@ -62,7 +67,7 @@ def _counts(step: Function) -> Iterator[tuple[ast.AST, StepCount]]:
         for name in node.names
     }
     stored = {node.id for node in walk(step) if _is_stored(node)}
-    for statement in step.body:
+    for statement in _always_run(step.body):
         target, by = _added(statement)
         target, key = _entry(target)
         path = _path(target) if by is not None else ()
@@ -72,6 +77,20 @@ def _counts(step: Function) -> Iterator[tuple[ast.AST, StepCount]]:
             yield target, StepCount(path, by, key)
         if any(isinstance(node, _LEAVES) for node in _own([statement])):
             return
+
+
+def _always_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """In a call that ends well, unless one before it leaves the function."""
+    for statement in body:
+        match statement:
+            case ast.With(items=items, body=inner) if all(
+                called_name(item.context_expr) in _LETS_THROUGH for item in items
+            ):
+                yield from _always_run(inner)
+            case ast.Try(handlers=[], body=inner, orelse=[], finalbody=last):
+                yield from _always_run([*inner, *last])
+            case _:
+                yield statement
 
 
 def _added(statement: ast.stmt) -> tuple[ast.AST, int | float | None]:
