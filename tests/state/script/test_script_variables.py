@@ -1143,6 +1143,19 @@ def test_what_one_of_its_first_steps_changed_and_the_passed_over_one_changes_aga
     ]
 
 
+def test_what_lines_behind_the_passed_over_step_have_made_here_is_not(
+    run: Callable[[str], Job],
+) -> None:
+    """A meter that begins anew in each pass is nothing on all ranks, and then each rank's own."""
+    job = run(LATE.format(first=f"seen.append(x) if x >= {RANK - 1} else None"))
+    history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
+    mine = job.own[JOINER]
+    (key,) = (key for key in msgspec.msgpack.decode(mine)[1] if key.endswith("seen"))
+    begun_by = job.variables.comparison.begun
+    assert [one.name for one in begun_by(history, mine)] == ["seen"]
+    assert begun_by(history, mine, made_here={key}) == []
+
+
 def test_where_the_source_has_not_come_to_a_fetch_nothing_is_known(
     run: Callable[[str], Job],
 ) -> None:

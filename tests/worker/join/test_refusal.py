@@ -3,7 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from trainmover.ids import Rank
+from trainmover.state.script.comparison import Captured
 from trainmover.state.script.counts import Count
 from trainmover.worker.join.refusal import Refusal
 
@@ -22,3 +25,23 @@ def test_only_what_has_been_the_same_on_all_ranks_is_counted_on() -> None:
     refusal.pass_over([Count(held, "same", 2), Count(held, "own", 2)])
     assert held == {"same": 9, "own": 7}
     assert stays == [{"same"}]
+
+
+def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_to() -> None:
+    def key(name: str) -> str:
+        return f"train.py\x1fmain\x1f1\x1f{name}"
+
+    def captured(**found: object) -> Captured:
+        entries = {key(name): entry for name, entry in found.items()}
+        return Captured([], entries, {}, [], [], {}, [], [])
+
+    variables: Any = SimpleNamespace(
+        in_steps=lambda path: path == "in_step", left=SimpleNamespace(keys={key("left")})
+    )
+    loops: Any = SimpleNamespace()
+    refusal = Refusal(Rank(1), variables, loops)
+    own = captured(total=1.5, in_step=1.5, left=1.5, same=0.0, new=1)
+    data = msgspec.msgpack.encode([*own])
+    assert refusal._by_lines(data) == set()
+    refusal._theirs = captured(total=0.0, in_step=0.0, left=0.0, same=0.0, gone=1)
+    assert refusal._by_lines(data) == {key("total")}

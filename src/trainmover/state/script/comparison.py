@@ -162,6 +162,7 @@ class Comparison:
         apart: Apart = never_apart,
         was_put: Set[str] = frozenset(),
         summed: Set[str] = frozenset(),
+        made_here: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What the source's last step has changed from what it was at first, or where a run in the
         sandbox stands, or from what it is here, or what was put as the lost rank had it before that
@@ -175,6 +176,7 @@ class Comparison:
         apart    of a handle there and one here: they are what one line gives to each of two ranks
         was_put  by `put`, at the fetch for that step
         summed   keys of what sums up results: the lines that do were run here, with the rank's own
+        made_here  of what other lines have changed, which were run here too
         """
         if not all(history):
             return []
@@ -190,7 +192,8 @@ class Comparison:
                 or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
             )
         }
-        unknown = {*tracked, *others, *_plain(summed, now, mine), *_parted(news, mine, apart)}
+        unknown = {*tracked, *others, *made_here, *_parted(news, mine, apart)}
+        unknown |= {*_plain(summed, now, mine)}
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 

@@ -29,7 +29,7 @@ from trainmover.state.script.comparison import (
     sentence,
 )
 from trainmover.state.script.counts import Count
-from trainmover.state.script.values import Entry, same
+from trainmover.state.script.values import NO_VALUE, Entry, same
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.join.lookout import Foresight, Seen
@@ -142,8 +142,10 @@ class Refusal:
         self._variables.look_again()
         own = self._own()
         summed = set() if asked else self._variables.summed
-        begun = self._variables.comparison.begun
-        self.refuse(begun(self.history, own, self.apart, self._lasts(own), summed))
+        begun, by_lines = self._variables.comparison.begun, self._by_lines(own)
+        made_here = set() if asked else by_lines
+        was_put = self._was_put - by_lines
+        self.refuse(begun(self.history, own, self.apart, was_put, summed, made_here))
         self.refuse(
             self._variables.comparison.of_rank(
                 self._at_fetch,
@@ -161,18 +163,18 @@ class Refusal:
             self._put_brief(known, own)
             self._variables.put_away({*known, *left_alone(before, now)}, with_locals=False)
 
-    def _lasts(self, own: bytes) -> set[str]:
-        """Of what was put at the fetch, what lines since have not stored to here; and what steps
-        may store to, too. The step itself has not run here."""
+    def _by_lines(self, own: bytes) -> set[str]:
+        """What lines since the fetch have changed here, and steps do not, for all that is known.
+        The step itself has not run here."""
         if self._theirs is None:
-            return self._was_put
+            return set()
         then, now = self._theirs.found, decoded(own).found
-        by_lines = {
+        changed = {
             key
-            for key in self._was_put & then.keys() & now.keys()
-            if not same(then[key], now[key]) and not self._variables.in_steps(path_of(key))
+            for key in then.keys() & now.keys() - self._variables.left.keys
+            if NO_VALUE not in (then[key], now[key]) and not same(then[key], now[key])
         }
-        return self._was_put - by_lines
+        return {key for key in changed if not self._variables.in_steps(path_of(key))}
 
     def check_left(self, *, asked: bool) -> None:
         """Behind a loop that the source has left, where it stands now. Raises StateMismatch if the
