@@ -24,16 +24,20 @@ import dataclasses
 import functools
 import torch
 
-STEPS = 5
+STEPS, STATE = 5, {"steps": 5}
 
 class Job:
     def step(self, function):
-        @functools.wraps(function)
-        def step(*args, **kwargs):
-            return function(*args, **kwargs)
-        return step
+        return function
 
 job = Job()
+
+def twice(function):
+    @functools.wraps(function)
+    def step(*args, **kwargs):
+        function(*args, **kwargs)
+        return function(*args, **kwargs)
+    return step
 
 @dataclasses.dataclass
 class State:
@@ -77,6 +81,11 @@ def a_global(x):
 @job.step
 def given(x, one):
     one.steps += 1
+
+@job.step
+@twice
+def decorated(x):
+    STATE["steps"] += 1
 
 def main():
     seen = 5
@@ -161,9 +170,11 @@ def test_where_a_store_may_do_more_nothing_is_counted(script: Any) -> None:
     assert not go_on(script, script.given, 0)
 
 
-def test_what_has_no_source_counts_nothing(script: Any) -> None:
+def test_what_has_no_source_or_is_decorated_counts_nothing(script: Any) -> None:
+    assert not go_on(script, script.decorated, 0)
+    assert go_on(script, script.decorated.__wrapped__, 0) == 1
     partial = functools.partial(script.given, 0)
-    for function in (len, partial, lambda x: None, test_what_has_no_source_counts_nothing):
+    for function in (len, partial, lambda x: None, test_each_is_noted_once):
         assert not go_on(script, function, 0, SimpleNamespace(steps=5))
 
 

@@ -74,11 +74,11 @@ class Counts:
         self.seen += [one for one in made if (id(one.holder), one.name) not in known]
 
     def of(self, function: Callable[..., Any], args: Any, kwargs: Any) -> list[Count]:
-        """What the step counts that is called so."""
+        """What the step counts that is called so. Of one that is decorated nothing is known: it may
+        call the function that counts, or not."""
         plain: Any = function
         if inspect.ismethod(plain):
             plain, args = plain.__func__, (plain.__self__, *args)
-        plain = inspect.unwrap(plain)
         if not isinstance(plain, FunctionType):
             return []
         given = dict(zip(_parameters(plain), args, strict=False)) | kwargs
