@@ -214,7 +214,7 @@ HABITS = [
     equal("variables/trainer_values", rare=True),
     equal("variables/kept_in_parts", rare=True),
     equal("variables/hard_set", holds=(27, 33), rare=True),
-    refused("variables/kept_by_namesake", rare=True),
+    equal("variables/kept_by_namesake", rare=True),
     equal("meters/meter", holds=(15, 16)),  # Where a pass begins.
     equal("meters/two_meters", rare=True),
     equal("meters/meters"),

@@ -237,6 +237,27 @@ MARKED = {
         print(STEPS, state)
         """,
     ),
+    "what goes with a tracked object": (
+        {"own.steps"},
+        """
+        class Kept:
+            def __init__(self):
+                self.steps = 0
+            def state_dict(self):
+                return vars(self).copy()
+            def load_state_dict(self, state):
+                vars(self).update(state)
+        kept, own = Kept(), types.SimpleNamespace(steps=0)
+        job.tracked["kept"] = kept
+        @job.step
+        def train(x):
+            kept.steps += 1
+            own.steps += 1
+        for x in job.batches(DATA):
+            train(x)
+            print(kept.steps, own.steps)
+        """,
+    ),
     "a variable of a function": (
         {"seen"},
         """

@@ -679,12 +679,24 @@ class Variables:
         return found - others
 
     def counted(self, counts: Sequence[Count]) -> set[str]:
-        """Keys of the variables that are counted so. To be called below the script's frames."""
+        """Keys of the variables that are counted so, but for what goes with tracked state. To be
+        called below the script's frames."""
         return self._counted(self.frames(sys._getframe(1)), counts)
 
     def _counted(self, frames: list[FrameType], counts: Sequence[Count]) -> set[str]:
-        values = self._values_at(frames) if counts else ()
-        return {slot.key for slot, *it in values if any(one.is_in(slot, *it) for one in counts)}
+        if not counts:
+            return set()
+        found = {
+            slot.key
+            for slot, *it in self._values_at(frames)
+            if any(one.is_in(slot, *it) for one in counts)
+        }
+        return found - self._along()
+
+    def _along(self) -> set[str]:
+        """Keys of what goes with tracked state."""
+        newest = self._newest
+        return set() if newest is None else {*newest.tracked, *(one.key for one in newest.carried)}
 
     def counts_put(self, theirs: bytes) -> set[str]:
         """Keys of what steps count, and a run that stands here would have as the rank has it. To be
@@ -792,7 +804,7 @@ class Variables:
         newest = self._newest
         if newest is None:
             return
-        stay = {*known, *newest.tracked, *(slot.key for slot in newest.carried)}
+        stay = {*known, *self._along()}
         for slot in newest.brief:
             if slot.key not in stay and not slot.is_asked and away.is_value(now_in(slot)):
                 store_in(slot, None, away.Away(self._said(slot.key)))
@@ -881,7 +893,7 @@ class Variables:
         newest = self._newest
         if newest is None:
             return
-        stay = {*newest.tracked, *(slot.key for slot in newest.carried)}
+        stay = self._along()
         for one, slots, place in zip(self.frames(frame), newest.frames, newest.place, strict=False):
             if [short(one.f_code.co_filename), one.f_code.co_name] != place[:2]:
                 break

@@ -113,13 +113,15 @@ class Refusal:
     def pass_over(self, counts: Sequence[Count]) -> None:
         """A step that the rank has made is passed over: what it left in variables is gone, but for
         what it counts, if it is the same on all ranks."""
-        counts = [one for one in counts if self.parted.isdisjoint(self._variables.counted([one]))]
+        known = set[str]()
         for one in counts:
-            one.go_on()
+            keys = self._variables.counted([one])
+            if keys and keys.isdisjoint(self.parted):
+                one.go_on()
+                known |= keys
         written = self._variables.written_in_steps(
             [self.stood, self._at_fetch], [self._at_fetch, *self.history]
         )
-        known = self._variables.counted(counts)
         self._variables.left.put_away(sys._getframe(1), written, known)
 
     def put_back(self) -> None:
