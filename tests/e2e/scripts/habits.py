@@ -23,8 +23,8 @@ class Habit:
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
     ready_s  for a standby to hold a run: about a second on a quiet machine, if nothing is compiled
     rare     less ordinary, or a variant: one in three of them runs at each commit
-    seldom   something changes so seldom that a standby may take it for the machine's own: equal or
-             refused
+    seldom   something changes so seldom that a standby may take it for the machine's own, or the
+             rank may be seen where nobody could take it: equal or refused
     """
 
     name: str
@@ -276,7 +276,7 @@ HABITS = [
     equal("loops/nanogpt_range", rare=True),
     equal("loops/zipped"),
     equal("loops/enumerated_by_name", rare=True),
-    equal("loops/nested", holds=(12, 18)),
+    equal("loops/nested", holds=(12, 18), seldom=True),
     equal("loops/nested_plainly", rare=True),
     equal("loops/evaluated_inside", moment=True),
     equal("loops/set_epoch"),
