@@ -4,6 +4,7 @@ Who takes a rank has them as the rank had them at its fetch, and passes over the
 has made since: there they are counted on.
 """
 
+import ast
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import CellType, FrameType, FunctionType, SimpleNamespace
@@ -12,9 +13,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from trainmover.state.script.code.in_steps import Steps
-from trainmover.state.script.code.source import tree_of
 from trainmover.state.script.code.step_counts import StepCount, counted_by
-from trainmover.state.script.code.syntax import Function, walk
+from trainmover.state.script.place.swallowing import function_at
 from trainmover.state.script.search.layout import Slot
 
 _SETTERS: set[object] = {one.__setattr__ for one in (object, SimpleNamespace, nn.Module)}
@@ -65,7 +65,7 @@ class Counts:
     def __init__(self, steps: Callable[[], Steps]) -> None:
         self.seen: list[Count] = []
         self._steps = steps
-        self._known: tuple[Steps, Mapping[Function, list[StepCount]]] | None = None
+        self._known: tuple[Steps, Mapping[ast.AST, list[StepCount]]] | None = None
 
     def note(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """A step is made in the sandbox."""
@@ -93,14 +93,9 @@ class Counts:
         steps = self._steps()
         if self._known is None or self._known[0] is not steps:
             self._known = steps, counted_by(steps)
-        code, known = function.__code__, self._known[1]
-        tree = tree_of(code.co_filename)
-        for node in walk(tree) if tree is not None else []:
-            if isinstance(node, Function) and node in known:
-                first = node.decorator_list[0] if node.decorator_list else node
-                if (node.name, first.lineno) == (code.co_name, code.co_firstlineno):
-                    return known[node]
-        return []
+        code = function.__code__
+        node = function_at(code.co_filename, (code.co_name, code.co_firstlineno))
+        return self._known[1].get(node, []) if node is not None else []
 
 
 def _along(held: Any, names: Iterable[str]) -> Any:

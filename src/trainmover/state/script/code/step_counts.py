@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeGuard
 
 from trainmover.state.script.code import grammar
+from trainmover.state.script.code.asked_for import path_of
 from trainmover.state.script.code.in_steps import Steps
 from trainmover.state.script.code.syntax import (
     Function,
@@ -42,7 +43,7 @@ class StepCount(NamedTuple):
     key: str | int | None = None
 
 
-def counted_by(steps: Steps) -> dict[Function, list[StepCount]]:
+def counted_by(steps: Steps) -> dict[ast.AST, list[StepCount]]:
     """What each of the functions counts that are marked as steps."""
     counts = {one: [*_counts(one)] for one in steps.marked if not _is_part(one, steps)}
     known = {id(target) for found in counts.values() for target, _ in found}
@@ -62,7 +63,7 @@ def _counts(step: Function) -> Iterator[tuple[ast.AST, StepCount]]:
     """With the node that is stored to."""
     declared = {
         name
-        for node in _own(step.body)
+        for node in grammar.own(step)
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     }
@@ -70,12 +71,12 @@ def _counts(step: Function) -> Iterator[tuple[ast.AST, StepCount]]:
     for statement in _always_run(step.body):
         target, by = _added(statement)
         target, key = _entry(target)
-        path = _path(target) if by is not None else ()
+        path = path_of(target).split(".")
         is_name = len(path) == 1 and key is None
-        if path and (path[0] in declared if is_name else path[0] not in stored):
-            assert by is not None
-            yield target, StepCount(path, by, key)
-        if any(isinstance(node, _LEAVES) for node in _own([statement])):
+        is_there = path[0] in declared if is_name else path[0] not in stored
+        if by is not None and path != [""] and is_there:
+            yield target, StepCount(tuple(path), by, key)
+        if any(isinstance(node, _LEAVES) for node in (statement, *grammar.own(statement))):
             return
 
 
@@ -89,7 +90,7 @@ def _always_run(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _always_run(inner)
             case ast.Try(handlers=[], body=inner, orelse=[], finalbody=last):
                 yield from _always_run([*inner, *last])
-            case _:
+            case _ if not isinstance(statement, Function):
                 yield statement
 
 
@@ -116,24 +117,6 @@ def _entry(node: ast.AST) -> tuple[ast.AST, str | int | None]:
         case ast.Subscript(value=value, slice=ast.Constant(value=str() | int() as key)):
             return value, key
     return node, None
-
-
-def _path(node: ast.AST) -> tuple[str, ...]:
-    """As `self`, `state`, `steps` of `self.state.steps`; () of what is no such thing."""
-    match node:
-        case ast.Name(id=name):
-            return (name,)
-        case ast.Attribute(value=inner, attr=attr):
-            return (*path, attr) if (path := _path(inner)) else ()
-    return ()
-
-
-def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """These and all below them, but for the functions in them."""
-    for node in nodes:
-        yield node
-        if not isinstance(node, Function | ast.Lambda):
-            yield from _own(children(node))
 
 
 def _is_part(step: Function, steps: Steps) -> bool:
