@@ -1,5 +1,7 @@
 """Machines come and go, and so do the processes on them. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from trainmover.controller.change.incidents import amend, open_incident
@@ -79,6 +81,13 @@ def machines_lost(job: Job, event: MachinesLost) -> Decision:
     fences = tuple(map(Fence, names))
     job, effects = cannot_go_on(job, names, losses_text(lost), event.at_us, heard_us, died=True)
     return job, fences + effects
+
+
+def would_end(job: Job, lost: Sequence[Lost]) -> bool:
+    """Whether the job would end if these were lost now: nobody can take their ranks."""
+    at_us = max((one.heard_us for one in lost), default=0)
+    after, _ = machines_lost(job, MachinesLost(at_us=at_us, lost=[*lost]))
+    return after.phase is not job.phase and after.phase in (Phase.ENDED, Phase.ENDING)
 
 
 def _as_said(job: Job, lost: Lost) -> Lost:

@@ -4,11 +4,18 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytest
-from absence_jobs import JOB
+from absence_jobs import JOB, JOB_OF_TWO_STANDBYS, job
 
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
-from trainmover.protocol.deadlines import AWAY_S, PATIENCE_S, SPARE_S, TOGETHER_S, beats
+from trainmover.protocol.deadlines import (
+    AWAY_S,
+    LEASE_MORE_S,
+    PATIENCE_S,
+    SPARE_S,
+    TOGETHER_S,
+    beats,
+)
 from trainmover.server.machines.absence import LINK_ENDED, Absence, Dialled
 from trainmover.server.surroundings import Link
 
@@ -87,6 +94,38 @@ def test_who_holds_the_others_up_and_is_reached_by_nobody_is_lost() -> None:
     ]
 
 
+def test_who_holds_the_others_up_is_waited_for_where_the_job_would_end_without_it() -> None:
+    """Its only standby is not reached either: what is a blip for both must not end the job."""
+    play = Beats(M2, M4)
+    play.beat(2)
+    for name in (M2, M4):
+        play.absence.dialled(name, Dialled.UNREACHED)
+    play.ask()
+    assert play.beat(beats(SPARE_S) - 3) == []
+    assert play.absence.news(4)[-1] == (
+        "no step is committed, and nobody can take the ranks of m2: the job waits up to 60 s "
+        "(--patience) for it to return"
+    )
+    assert play.absence.news(4) == []
+    assert [text[:3] for text in play.beat()] == ["m4:"], "it has no ranks"
+    assert play.beat(beats(PATIENCE_S), job=job(0)) == []
+    lost = play.beat(beats(LEASE_MORE_S), job=job(0))
+    assert lost[:1] == ["m2: it was away for 65 s (--patience)"]
+
+
+@pytest.mark.parametrize("wait_s", [0, 5])
+def test_a_job_without_standbys_gives_up_who_holds_it_up_if_it_waits_for_machines(
+    wait_s: int,
+) -> None:
+    alone = job(0, wait_s=wait_s)
+    play = Beats(M2, links=(M1, M2, M3))
+    play.beat(2, job=alone)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.ask(job=alone)
+    lost = play.beat(beats(AWAY_S) - 2, job=alone)
+    assert [text[:3] for text in lost] == (["m2:"] if wait_s else [])
+
+
 @pytest.mark.parametrize("who", ["the controller", "a witness", "nobody was asked"])
 def test_who_is_reached_by_anybody_is_waited_for(who: str) -> None:
     play = Beats(M2)
@@ -116,8 +155,8 @@ def test_standbys_that_nobody_reaches_go_with_those_who_hold_ranks() -> None:
     play.beat(2)
     for name in (M2, M4):
         play.absence.dialled(name, Dialled.UNREACHED)
-    play.ask()
-    assert [text[:3] for text in play.beat(3)] == ["m2:", "m4:"]
+    play.ask(job=JOB_OF_TWO_STANDBYS)
+    assert [text[:3] for text in play.beat(3, job=JOB_OF_TWO_STANDBYS)] == ["m2:", "m4:"]
 
 
 def test_who_falls_silent_a_beat_later_is_asked_for_at_once_and_goes_with_the_first() -> None:
@@ -133,8 +172,8 @@ def test_who_falls_silent_a_beat_later_is_asked_for_at_once_and_goes_with_the_fi
     for name in (M2, M3):
         play.absence.dialled(name, Dialled.UNREACHED)
     play.absence.found(M1, play.absence.number, [])
-    assert play.beat(beats(AWAY_S) - 3) == []
-    assert [text[:2] for text in play.beat()] == ["m2", "m3"]
+    assert play.beat(beats(AWAY_S) - 3, job=JOB_OF_TWO_STANDBYS) == []
+    assert [text[:2] for text in play.beat(job=JOB_OF_TWO_STANDBYS)] == ["m2", "m3"]
 
 
 def test_who_falls_silent_later_and_is_not_known_of_in_time_is_another_loss() -> None:

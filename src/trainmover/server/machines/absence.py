@@ -8,9 +8,11 @@ reach each other train on meanwhile. What tells the two apart:
 
     its process has ended   who has started it says so; or its link has ended, its host answers,
                             and nobody listens any more where its vault was
-    it holds the others up  no step was committed for a second, and neither the controller nor the
-                            machines beside it reach its agent. A late rank whose agent answers is
-                            the affair of those who watch ranks (`controller.hanging`)
+    it holds the others up  no step was committed for a second, neither the controller nor the
+                            machines beside it reach its agent, and others can take its ranks: if
+                            nobody can, the job would end for what may be a blip, and it is waited
+                            for. A late rank whose agent answers is the affair of those who watch
+                            ranks (`controller.hanging`)
     it is no loss           it has no ranks, and nobody reaches it
 
 A step that is committed has passed the gate of all ranks, so they all live. Whoever cannot ask
@@ -24,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trainmover.controller.events import Lost
+from trainmover.controller.machines import would_end
 from trainmover.controller.standby.joiners import can_be_spared
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
@@ -140,6 +143,8 @@ class Absence:
         self._questions: deque[tuple[int, frozenset[MachineId]]] = deque(maxlen=QUESTIONS_KEPT)
         self._since_question = beats(ANSWER_S)
         self._suspects_itself = False
+        self._awaited: frozenset[MachineId] = frozenset()
+        self._told_awaited: frozenset[MachineId] = frozenset()
 
     @property
     def away(self) -> list[MachineId]:
@@ -232,13 +237,22 @@ class Absence:
 
     def lost(self, job: Job) -> list[Lost]:
         """Whoever is no longer waited for."""
-        held_up = self.steps.stand_still and any(
-            one.is_away and one.unreached and _is_needed(name, job)
-            for name, one in self.quiet.items()
-        )
-        looked = {name: self._why(name, one, job, held_up) for name, one in self.quiet.items()}
+        looked = {name: self._why(name, one, job) for name, one in self.quiet.items()}
         why = {name: text for name, text in looked.items() if text}
+        holding = self._holding_up(job)
+        awaited = holding and would_end(job, self._as_lost(holding | why))
+        if not awaited:
+            why = holding | why
+        self._awaited = frozenset(m for m in holding if awaited and _is_needed(m, job))
         return [] if self._more_may_follow(why) else self._lost(why)
+
+    def _holding_up(self, job: Job) -> dict[MachineId, str]:
+        """Why those are lost who are not reached while ranks stand still for one that has some, or
+        is to. All of them: a standby of the same rack must not be taken."""
+        them = {name: one for name, one in self.quiet.items() if one.is_away and one.unreached}
+        if not self.steps.stand_still or not any(_is_needed(name, job) for name in them):
+            return {}
+        return {name: f"{_nobody_reaches(one)}; no step is committed" for name, one in them.items()}
 
     def _more_may_follow(self, why: Mapping[MachineId, str]) -> bool:
         """Whether others have fallen silent with them, a beat later perhaps, and it is not known
@@ -257,6 +271,13 @@ class Absence:
                 one.told = True
                 how = one.broken or f"silent for {one.beats * BEAT_S:.0f} s"
                 lines.append(f"{name} is away ({how}): its ranks train on, and it may return")
+        if self._awaited - self._told_awaited:
+            names = ", ".join(sorted(self._awaited))
+            lines.append(
+                f"no step is committed, and nobody can take the ranks of {names}: the job waits "
+                f"up to {self._patience_s:.0f} s (--patience) for it to return"
+            )
+        self._told_awaited = self._awaited
         suspects_itself = self._most_are_away(all_of_them)
         if suspects_itself and not self._suspects_itself:
             lines.append(
@@ -270,24 +291,25 @@ class Absence:
         return len(self.away) > max(1, all_of_them // 2)
 
     def _lost(self, why: dict[MachineId, str]) -> list[Lost]:
-        gone = [(name, self.quiet.pop(name).heard_us, text) for name, text in why.items()]
-        return [Lost(machine=name, why=text, heard_us=heard_us) for name, heard_us, text in gone]
+        lost = self._as_lost(why)
+        for name in why:
+            del self.quiet[name]
+        return lost
 
-    def _why(self, name: MachineId, one: Quiet, job: Job, held_up: bool) -> str:
-        """held_up: ranks stand still, and somebody who has some, or is to, is not reached. Whoever
-        is not reached either goes with him: a standby of the same rack must not be taken."""
+    def _as_lost(self, why: Mapping[MachineId, str]) -> list[Lost]:
+        heard_us = {name: self.quiet[name].heard_us for name in why}
+        return [Lost(machine=name, why=why[name], heard_us=at) for name, at in heard_us.items()]
+
+    def _why(self, name: MachineId, one: Quiet, job: Job) -> str:
+        """Of one alone, whatever becomes of the others."""
         if (text := _ended(one)) or not one.is_away:
             return text
         if one.beats >= beats(self._patience_s + LEASE_MORE_S):
             return f"it was away for {self._patience_s + LEASE_MORE_S:.0f} s (--patience)"
-        asked = " nor ".join(["the controller", *sorted(one.seen)])
-        nobody = f"no heartbeat, and neither {asked} reaches it"
-        if one.unreached and held_up:
-            return f"{nobody}; no step is committed"
         if one.beats < beats(SPARE_S + FALL_BACK_S if one.carried else SPARE_S):
             return ""
         if one.unreached and not _is_needed(name, job):
-            return nobody
+            return _nobody_reaches(one)
         if (
             _joins(name, job)
             and not self._most_are_away(len(job.machines))
@@ -295,6 +317,11 @@ class Absence:
         ):
             return "it was to take ranks, and is away"
         return ""
+
+
+def _nobody_reaches(one: Quiet) -> str:
+    asked = " nor ".join(["the controller", *sorted(one.seen)])
+    return f"no heartbeat, and neither {asked} reaches it"
 
 
 def _is_needed(name: MachineId, job: Job) -> bool:
