@@ -19,7 +19,7 @@ BY_CHANCE = [
 """How many seeds, for how many seconds, of what."""
 TRIES = 300
 """A pair that one world in a hundred has is reached whatever comes out differently next time."""
-PARTS = 8
+PARTS = 16
 
 
 @cache
