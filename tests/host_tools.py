@@ -71,6 +71,10 @@ class Story:
 
     def when_warm(self, do: Callable[[RunHandle], object]) -> "Story":
         """Once the standby m3 is warm and the records of all ranks are safe."""
+        return self.when_safe("m3 is warm", do)
+
+    def when_safe(self, text: str, do: Callable[[RunHandle], object]) -> "Story":
+        """Once a sentence contains `text` and the records of all ranks are safe."""
 
         def safely(handle: RunHandle) -> None:
             if handle.server.progress.step < 5 or len(handle.server.progress.ranks) < 2:
@@ -78,7 +82,7 @@ class Story:
             else:
                 do(handle)
 
-        return self.when("m3 is warm", safely)
+        return self.when(text, safely)
 
     def then_finish(self, text: str) -> "Story":
         return self.when(text, lambda _: self.finish.touch())

@@ -87,6 +87,22 @@ def test_a_stopped_agent_is_lost_and_its_machine_fenced(tmp_path: Path) -> None:
 
 
 @pytest.mark.turns(4)
+def test_a_job_without_standbys_outlives_that_a_machine_is_silent(tmp_path: Path) -> None:
+    """No step is committed meanwhile, and nobody could take its rank."""
+    stopped: list[psutil.Process] = []
+
+    def freeze(handle: RunHandle) -> None:
+        stopped.append(the_process("trainmover.agent", "m2"))
+        stopped[0].send_signal(signal.SIGSTOP)
+
+    story = Story(tmp_path, standbys=0).when_safe("membership 1", freeze)
+    story.when("nobody can take the ranks of m2", lambda _: stopped[0].send_signal(signal.SIGCONT))
+    story.then_finish("m2 is back")
+    assert story.run().code == 0
+    assert not any("was lost" in line for line in story.heard)
+
+
+@pytest.mark.turns(4)
 def test_an_os_error_of_a_watcher_is_not_taken_for_the_end_of_a_link(tmp_path: Path) -> None:
     """By asyncio, which would say nothing: it is a fault of ours, and ends the job."""
 
