@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 import trainmover
+from trainmover.state.kinds.generators import KeptGenerator
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.moments import PARTS, TABLE, Moment
+from trainmover.state.moments import PARTS, TABLE, Do, Moment
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.before import Before
@@ -80,9 +81,102 @@ def test_no_cell_is_empty(kind: str, moment: Moment) -> None:
     assert (ROOT / cell.by).is_file()
 
 
-def test_every_part_is_tried_out() -> None:
+def test_every_row_is_tried_out() -> None:
+    """A row that goes away is missed, too."""
     assert CHANGES.keys() | ELSEWHERE.keys() == PARTS.keys()
-    assert all((Path(__file__).parent / name).is_file() for name in ELSEWHERE.values())
+    assert OBJECTS.keys() | OF_THE_RUN.keys() == TABLE.keys() - PARTS.keys()
+    here = Path(__file__).parent
+    assert all((here / name).is_file() for name in ELSEWHERE.values())
+    assert all((here.parent / name).is_file() for name in OF_THE_RUN.values())
+
+
+class Kept:
+    """An object of a script's. size: numbers that it keeps."""
+
+    def __init__(self, size: int) -> None:
+        self.numbers = torch.zeros(size)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"numbers": self.numbers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.numbers.copy_(state["numbers"])
+
+
+def _draw(generator: KeptGenerator) -> None:
+    assert isinstance(generator.generator, torch.Generator)
+    torch.rand(3, generator=generator.generator)
+
+
+def _momentum(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            optimizer.state[parameter]["momentum_buffer"] = torch.ones_like(parameter)
+
+
+OBJECTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "parameters": ("net", lambda net: net.norm.bias.add_(1)),
+    "optimizers": ("optimizer", _momentum),
+    "bulk objects": ("large", lambda kept: kept.numbers.add_(1)),
+    "small objects": ("small", lambda kept: kept.numbers.add_(1)),
+    "tracked generators": ("generator", _draw),
+}
+"""Rows of tracked objects: the name of one in `with_objects`, and how it changes."""
+OF_THE_RUN = {
+    "global generators": "state/test_rng.py",
+    "place in the data": "worker/data/test_draws.py",
+    "batches": "worker/data/test_batch_hash.py",
+    "the script's variables": "state/script/test_script_variables.py",
+    "groups": "comm/test_comm_groups.py",
+}
+"""Rows of what no object has, and who tries them out."""
+
+
+def with_objects() -> Tracked:
+    tracked = build()
+    tracked.add("large", Kept(100_000))
+    tracked.add("small", Kept(2))
+    tracked.add("generator", torch.Generator().manual_seed(0))
+    tracked.small_states()
+    return tracked
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_an_object_goes_with_the_record_if_the_table_says_so(kind: str) -> None:
+    name, change = OBJECTS[kind]
+    source, joiner = with_objects(), with_objects()
+    with torch.no_grad():
+        change(source[name])
+    assert (name in source.small_states()) == (TABLE[kind][Moment.RECORD].do is Do.SEND)
+    if name in joiner.small_states():
+        assert source.small_states()[name] != joiner.small_states()[name]
+        joiner.load_small(source.small_states())
+        assert source.small_states()[name] == joiner.small_states()[name]
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_an_object_is_put_back_by_a_retry_if_the_table_says_so(kind: str) -> None:
+    name, change = OBJECTS[kind]
+    tracked = with_objects()
+    kept = fingerprint(tracked)
+    before = Before.take(tracked, (), {})
+    with torch.no_grad():
+        change(tracked[name])
+    assert fingerprint(tracked).hashes != kept.hashes
+    before.restore(tracked)
+    is_put_back = fingerprint(tracked).hashes == kept.hashes
+    assert is_put_back == (TABLE[kind][Moment.RETRY].do is Do.COPY)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_a_round_sees_an_object(kind: str) -> None:
+    name, change = OBJECTS[kind]
+    source, other = with_objects(), with_objects()
+    assert fingerprint(source).hashes == fingerprint(other).hashes
+    with torch.no_grad():
+        change(source[name])
+    assert fingerprint(source).hashes != fingerprint(other).hashes
+    assert TABLE[kind][Moment.COMPARE].do is Do.HASH
 
 
 def state_of(tracked: Tracked, kind: str) -> bytes:
