@@ -47,7 +47,8 @@ def steps_in(trees: Iterable[ast.Module]) -> Steps:
 
 
 def stored_in_steps(steps: Steps) -> frozenset[str]:
-    """`aux` of `trainer.aux = 0`, `SEEN` of `SEEN.append(x)` or of `global SEEN`."""
+    """`aux` of `trainer.aux = 0` and of `setattr(trainer, "aux", 0)`, `SEEN` of `SEEN.append(x)`
+    and of `global SEEN`."""
     return frozenset(name for body in steps.bodies for name in _stored_in(body))
 
 
@@ -73,6 +74,7 @@ def _named_in(body: ast.AST) -> Iterator[str]:
 
 def _stored_in(body: ast.AST) -> Iterator[str]:
     for node in walk(body):
+        yield from (name for _, name in grammar.stored_by_name(node) if name is not None)
         match node:
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 yield from names
