@@ -279,6 +279,16 @@ LIVE = {
         for x in rounds(meter):
             y = next(others)  # here
     """,
+    "of a generator, which reads behind where it has given": """
+        def rounds(meter):
+            while True:
+                meter.total = measured()
+                yield 1
+                print(meter.total)
+
+        for n in rounds(meter):
+            y = next(others)  # here
+    """,
     "of what another thread runs": """
         import threading
 

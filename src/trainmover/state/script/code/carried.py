@@ -9,8 +9,8 @@ were called with: that one meter was reset says nothing of another.
 Where the script stands nothing is written: behind the statement that fetches, and as each round of
 a loop begins that is under way. A loop that it is not in is begun by what lies before it: a metric
 that is reset there is worth nothing until then. What runs beside the script (generators, threads,
-what is handed to others) may stand in any of its loops. If nobody says where the script stands, it
-may stand in any loop, behind any, and behind any `next`.
+what is handed to others) may stand in any of its loops, and a generator behind any `yield`. If
+nobody says where the script stands, it may stand in any loop, behind any, and behind any `next`.
 """
 
 import ast
@@ -141,6 +141,7 @@ class _Reader:
         self._loops = 0  # Around what is looked at, in its function.
         self._looped: _Parts = _NOTHING
         self._returned: list[_Parts] = []  # Written by each `return` of a function, and `yield`.
+        self._left: bool = False  # The script may fetch where what is looked at has given a value.
 
     def carried(self, at: tuple[frozenset[int], ...] | None) -> set[str]:
         self._begin(at)
@@ -190,19 +191,19 @@ class _Reader:
             self._cut_off.add(name)
             return _NOTHING, _NOTHING
         self._under_way.append(name)
-        kept = self._loops, self._looped, self._anywhere
+        kept = self._loops, self._looped, self._anywhere, self._left
         self._anywhere = self._at_any or name in self._run_beside
         returned, self._loops, self._looped = self._returned, 0, _NOTHING
         each: list[_Summary] = []
         for one in self._functions[name]:
-            self._returned = []
+            self._returned, self._left = [], not _manages(one.node)
             read, written = self._block(one.node.body, _NOTHING)
             surely = written.intersection(*self._returned)
             if self._may_not_run(one.node):
                 surely = _NOTHING
             each.append((_renamed(read, one), _renamed(surely, one)))
         self._in_loops[name], self._returned = self._looped, returned
-        self._loops, self._looped, self._anywhere = kept
+        self._loops, self._looped, self._anywhere, self._left = kept
         self._under_way.pop()
         read = _NOTHING.union(*(one for one, _ in each))
         written = each[0][1].intersection(*(one for _, one in each[1:]))
@@ -369,6 +370,7 @@ class _Reader:
                 written = _without_any(written, names)
             elif isinstance(part, ast.Yield | ast.YieldFrom):
                 self._returned.append(written)
+                written = _NOTHING if self._left else written
         for one_stored in stored:
             written = _without(written, path_of(one_stored))
         parts = [self._part(one) for one in stored if isinstance(one, ast.Attribute)]
@@ -523,6 +525,12 @@ def _waits(function: Function) -> bool:
     if isinstance(function, ast.AsyncFunctionDef):
         return True
     return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own(function))
+
+
+def _manages(function: Function) -> bool:
+    """Whether it is what a `with` runs: it gives a value for the lines inside of that."""
+    names = {last_name(one) for one in function.decorator_list}
+    return not names.isdisjoint({"contextmanager", "asynccontextmanager"})
 
 
 def _drawn(tree: ast.Module) -> Iterator[ast.AST]:
