@@ -277,6 +277,15 @@ class Tracked:
             paths += [f"{name}.{path}" for path in shared]
         return paths
 
+    def fits(self, header: bytes) -> bool:
+        """Whether a `bulk_header` is of what is tracked here, and of these parameter groups. If
+        not, lines that the source has run since have made others."""
+        groups = _header(header)["groups"]
+        known = self._objects.keys() >= {*groups, *_structures(header)}
+        return known and all(
+            grouped.is_as(groups.get(name, {})) for name, grouped in self._grouped.items()
+        )
+
     def bulk_destinations(self, header: bytes) -> list[Tensor]:
         """Where to receive the tensors of a `bulk_header`; see `destinations`. StateMismatch.
 

@@ -542,11 +542,28 @@ class Member:
         goes_on = self.draws.go_on
         state = rng.capture() if goes_on else self.draws.rng_before
         at = self.variables.standing_at() if goes_on else self.variables.at
-        batch = self.draws.take(batches, state, self.calls, at)
+        try:
+            batch = self.draws.take(batches, state, self.calls, at)
+        except StopIteration:
+            self.variables.fetch_is_over()
+            raise
         if not goes_on:
             self.updates.fetched()
         self.variables.gave(batches.given(batch))
         self._calls_at_fetch = groups.calls
+        return batch
+
+    def take_unmarked(self, batches: Batches, at: list[int]) -> Any:
+        """As `take_next`, in the sandbox: no record will say that it was drawn here.
+
+        at: instructions at which the script's frames stand
+        """
+        try:
+            batch = self.loops.take(batches, rng.capture(), self.calls, at)
+        except StopIteration:
+            self.variables.fetch_is_over()
+            raise
+        self.variables.gave(batches.given(batch))
         return batch
 
     def _mark_fetch(self) -> None:

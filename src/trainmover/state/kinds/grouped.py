@@ -63,6 +63,16 @@ class Grouped:
         ]
         return names if all(map(all, names)) else None
 
+    def is_as(self, state: dict[str, Any]) -> bool:
+        """Whether a `state_dict()` is of groups of the parameters that they have here, whatever
+        their order in each."""
+        own = _members([group["params"] for group in self.optimizer.param_groups])
+        if not state:
+            return own == _members(self._begun)
+        parameters, names = self._named(), state["groups"]
+        known = all(name in parameters for group in names for name in group)
+        return known and own == _members([[parameters[name] for name in group] for group in names])
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Groups of the same parameters stay what they are, for schedules hold them, and take their
         order; others go, with the state of their parameters, or are added. Raises StateMismatch for

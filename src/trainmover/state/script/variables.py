@@ -241,6 +241,10 @@ class Variables:
     def gave(self, batch: object) -> None:
         """The script gets this batch: its parts are no variables of the script's."""
         self._given = () if isinstance(batch, Tensor) else tuple(_plain_parts(batch, 3))
+        self.fetch_is_over()
+
+    def fetch_is_over(self) -> None:
+        """With a batch or without: loops that are around the next fetch may have begun since."""
         if self._rounds:
             self._rounds = {}
 

@@ -32,8 +32,9 @@ ANSWER_S = 10.0
 """For which sources that have not answered are waited for when all is here, if all are asked."""
 _POLL_S = 0.05
 
-Into = Callable[[bytes], Sequence[Tensor]]
-"""Given the header, says where to receive each tensor; on the meta device: nowhere."""
+Into = Callable[[bytes], Sequence[Tensor] | None]
+"""Given the header, says where to receive each tensor; on the meta device: nowhere. None: there is
+no place for any of them."""
 Holds = Callable[[Sequence[Tensor]], Sequence[bytes]]
 """Given these, says the hash of each one's bytes as they are; b"": it is to be fetched."""
 
@@ -117,14 +118,18 @@ class Fetching:
         self._wait_for(lambda: any(source.opening for source in self.sources))
         source = next(source for source in self.sources if source.opening)
         assert source.opening is not None
-        tensors = list(into(source.opening.header))
-        self._deal_out(Chosen(source.address, source.opening), tensors, holds)
+        tensors = into(source.opening.header)
+        chosen = Chosen(source.address, source.opening)
+        if tensors is None:
+            self._deal_out(chosen, [], set(), set(range(len(chosen.opening.sizes))))
+        else:
+            self._deal_out(chosen, tensors, *self._here(chosen, tensors, holds))
         self._wait_for(lambda: self._dealing.left == 0)
         if self._ask_all:
             until_s = time.monotonic() + ANSWER_S
             self._wait_for(lambda: self._all_have_answered() or time.monotonic() > until_s)
         self.seconds = time.monotonic() - self._begun_s
-        return tensors
+        return [] if tensors is None else list(tensors)
 
     def _all_have_answered(self) -> bool:
         """Or are gone. Called under the lock."""
@@ -142,14 +147,22 @@ class Fetching:
         for thread in receiving:
             thread.join()
 
-    def _deal_out(self, chosen: Chosen, tensors: Sequence[Tensor], holds: Holds) -> None:
-        """From here on the chunks can be asked for."""
+    def _here(
+        self, chosen: Chosen, tensors: Sequence[Tensor], holds: Holds
+    ) -> tuple[set[int], set[int]]:
+        """Numbers of those that are here already, and of those that have no place. Raises
+        StateMismatch."""
         sizes = [tensor.nbytes for tensor in tensors]
         if sizes != chosen.opening.sizes:
             raise _other_sizes(chosen.opening.sizes, sizes)
         held = enumerate(holds(tensors))
         kept = {n for n, its in held if its and its == chosen.opening.hash_of(n)}
-        nowhere = {n for n, tensor in enumerate(tensors) if tensor.is_meta}
+        return kept, {n for n, tensor in enumerate(tensors) if tensor.is_meta}
+
+    def _deal_out(
+        self, chosen: Chosen, tensors: Sequence[Tensor], kept: set[int], nowhere: set[int]
+    ) -> None:
+        """From here on the chunks can be asked for."""
         destination = chunks.Destination(tensors, kept | nowhere)
         with self._changed:
             self._chosen, self._destination = chosen, destination

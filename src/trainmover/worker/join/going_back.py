@@ -47,8 +47,11 @@ def take_back(
     token: bytes,
     cancelled: threading.Event,
     say: Callable[[WorkerFact], None],
+    arrived: bool,
 ) -> Taken:
     """The rank's state after step `order.committed`, put into the tensors of `tracked`.
+
+    arrived: the run stands where its rank did; if not, state that does not fit it is not put
 
     A copy that is damaged is passed over; if it is this process's own, that is said. Raises
     PeerLost if there is none that can be had, and NoneWhole if there are such, all damaged.
@@ -59,21 +62,28 @@ def take_back(
     if own is not None and snapshot is not own:
         say(Warned(rank=rank, text=_DAMAGED.format(order.committed)))
     header = decode(snapshot.header)
-    tensors = tracked.bulk_destinations(header["bulk"])
-    with torch.no_grad():
-        for tensor, kept in zip(tensors, snapshot.tensors, strict=True):
-            _fill(tensor, kept)
-        tracked.load_bulk_header(header["bulk"], tensors)
-    size = sum(kept.nbytes for kept in snapshot.tensors)
+    fits = arrived or tracked.fits(header["bulk"])
+    size = _put(tracked, header["bulk"], snapshot) if fits else 0
     return Taken(
         bytes=size,
         seconds=time.monotonic() - begin,
         source=rank,
-        given={rank: size},
+        given={rank: size} if fits else {},
         header=header,
         record=RankRecord.from_bytes(header["record"]),
-        digest=tracked.replica_digest().whole,
+        digest=tracked.replica_digest().whole if fits else "",
+        is_put=fits,
     )
+
+
+def _put(tracked: Tracked, header: bytes, snapshot: Snapshot) -> int:
+    """How many bytes there are of it."""
+    tensors = tracked.bulk_destinations(header)
+    with torch.no_grad():
+        for tensor, kept in zip(tensors, snapshot.tensors, strict=True):
+            _fill(tensor, kept)
+        tracked.load_bulk_header(header, tensors)
+    return sum(kept.nbytes for kept in snapshot.tensors)
 
 
 def snapshot_for(

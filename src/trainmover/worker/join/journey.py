@@ -305,11 +305,10 @@ class Journey:
             rng.restore(state)
             moment = Moment(state, way.record.top.small)  # Small state: until `now` is loaded.
             member.draws.pass_by(member.place(moment, at))
-        batch = member.loops.take(batches, rng.capture(), member.calls, at)
+        batch = member.take_unmarked(batches, at)
         if to_place:
             way.check(batches, Step(member.calls + 1))
             member.draws.note(batches)
-        member.variables.gave(batches.given(batch))
         return batch
 
     def _stand_at_last_fetch(self, record: RankRecord) -> None:

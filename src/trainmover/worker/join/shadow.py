@@ -20,7 +20,6 @@ from trainmover.sandbox.process.memory import device_bytes, private_bytes
 from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
-from trainmover.state import rng
 from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.lookout import Lookout
@@ -150,11 +149,7 @@ class Shadow:
         member = self.member
         member.variables.begin()
         member.variables.stand()  # To see what steps leave in them: see `left`.
-        batch = member.loops.take(
-            batches, rng.capture(), member.calls, member.variables.standing_at()
-        )
-        member.variables.gave(batches.given(batch))
-        return batch
+        return member.take_unmarked(batches, member.variables.standing_at())
 
     @property
     def is_done(self) -> bool:

@@ -172,6 +172,7 @@ class Taken:
     held    that it had already
     source  rank whose header it is
     given   rank to the bytes of state that it gave
+    is_put  the state is in what is tracked here; False: it does not fit there yet
     """
 
     bytes: int
@@ -184,6 +185,7 @@ class Taken:
     held: int = 0
     direct: int = 0
     samples: dict[int, Sample] = field(default_factory=dict)
+    is_put: bool = True
 
     def after(self, before: "Taken") -> "Taken":
         """Of the same state, with what had come `before`: this time most of it was held."""
@@ -226,11 +228,13 @@ def take(
     direct: Direct,
     cancelled: threading.Event,
     say: Callable[[WorkerFact], None],
+    arrived: bool,
 ) -> Taken:
     """Fetch record and state, the latter straight into the tensors of `tracked`.
 
     A leaver gives its own record; that of a lost rank is in a vault.
     known: the record, if it has been taken before
+    arrived: the run stands where its rank did; if not, state that does not fit it is not put
     early: of the state, what may be here already
     direct: the way between devices, if there is one
     Whoever gives its own state proves nothing. Others have to agree, all of them, and to have held
@@ -250,7 +254,7 @@ def take(
         whole = sum(tensor.nbytes for tensor in tensors.values())
         return direct.receive(key, tensors, cancelled, lambda here: tell(here, whole))
 
-    coming = _Coming(tracked, early, receive)
+    coming = _Coming(tracked, early, receive, arrived=arrived)
     with ThreadPoolExecutor(1, "tm-early") as pool, torch.no_grad():
         early.hash(pool)  # While the source hashes what it has.
         report = fetch(
@@ -292,8 +296,9 @@ def take(
         given=dict(given),
         header=coming.header,
         record=record,
-        digest=coming.load(report),
+        digest=coming.load(report) if coming.fits else "",
         samples=proofs[source].samples,
+        is_put=coming.fits,
     )
 
 
@@ -313,6 +318,8 @@ class _Coming:
     """State on its way from a source into `tracked`.
 
     receive  fetches tensors by number from device to device, and says which have come
+    arrived  as in `take`
+    fits     whether it was put, once the header is here
     """
 
     def __init__(
@@ -320,8 +327,12 @@ class _Coming:
         tracked: Tracked,
         early: Early,
         receive: Callable[[Mapping[int, Tensor]], Sequence[int]],
+        *,
+        arrived: bool,
     ) -> None:
         self.header: dict[str, Any] = {}
+        self.fits = True
+        self._arrived = arrived
         self._tracked = tracked
         self._early = early
         self._receive = receive
@@ -329,8 +340,11 @@ class _Coming:
         self._paths: list[str] = []
         self._held: list[bytes] = []
 
-    def into(self, header: bytes) -> list[Tensor]:
+    def into(self, header: bytes) -> list[Tensor] | None:
         self.header = decode(header)
+        self.fits = self._arrived or self._tracked.fits(self.header["bulk"])
+        if not self.fits:
+            return None
         return self._tracked.bulk_destinations(self.header["bulk"])
 
     def holds(self, tensors: Sequence[Tensor]) -> list[bytes]:

@@ -160,7 +160,7 @@ class Takeover:
 
         before  what was taken for the same order, if it went there
         """
-        taken = self._take_and_connect(order)
+        taken = self._take_and_connect(order, arrived=self.way is not None)
         if taken is None:
             return
         if before is not None:
@@ -181,6 +181,9 @@ class Takeover:
                 self._set_out(self.way, order)
                 return
             self._stand_at_fetch(self.way)
+            if not taken.is_put:
+                self._join(order)
+                return
         self._become(self.way, order, taken)
         certificate = taken.certificate(order, self._rank, self.shadow.replayer.trace())
         self._say(Loaded(rank=self._rank, epoch=order.epoch, certificate=certificate))
@@ -233,17 +236,18 @@ class Takeover:
 
     # --- state, and where it belongs --------------------------------------------------------------
 
-    def _take_and_connect(self, order: Switch) -> Taken | None:
+    def _take_and_connect(self, order: Switch, *, arrived: bool) -> Taken | None:
         """State and groups at the same time: they share nothing but the processor.
 
-        None if either could not be had.
+        arrived: as in `take`. None if either could not be had.
         """
         snapshots = self._member.snapshots
         snapshots.changed(order.snapshot_every)
         if order.back:
             snapshots.back_to(order.committed)
         with ThreadPoolExecutor(1, "tm-fetch") as pool:
-            taking = pool.submit(self._take_back if order.back else self._take, order)
+            take_it = self._take_back if order.back else self._take
+            taking = pool.submit(take_it, order, arrived=arrived)
             try:
                 self._member.boundary.connect(order)
                 return taking.result()
@@ -251,7 +255,7 @@ class Takeover:
                 self._give_up(order, lost)  # Ends the fetch too: the pool waits for it.
                 return None
 
-    def _take(self, order: Switch) -> Taken:
+    def _take(self, order: Switch, *, arrived: bool) -> Taken:
         member = self._member
         return take(
             order,
@@ -263,9 +267,10 @@ class Takeover:
             direct=self.direct,
             cancelled=self._cancelled,
             say=self._say,
+            arrived=arrived,
         )
 
-    def _take_back(self, order: Switch) -> Taken:
+    def _take_back(self, order: Switch, *, arrived: bool) -> Taken:
         member = self._member
         if self.broken_off is not None:
             member.ledger.go_on_from(self.broken_off)
@@ -277,6 +282,7 @@ class Takeover:
             token=self._token,
             cancelled=self._cancelled,
             say=self._say,
+            arrived=arrived,
         )
 
     def _give_up(self, order: Switch, lost: Exception) -> None:
