@@ -53,7 +53,11 @@ class Job:
     def fetch(self, batches: Iterator[Any]) -> Any:
         self.theirs.append(self.variables.capture())
         self.own.append(self.variables.capture(full=True))
-        batch = next(batches)
+        try:
+            batch = next(batches)
+        except StopIteration:
+            self.variables.fetch_is_over()
+            raise
         self.variables.gave(batch)
         return batch
 

@@ -46,6 +46,7 @@ from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
+from trainmover.worker.step.arguments import Living
 from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
@@ -122,6 +123,7 @@ class Member:
         )
         self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
+        self._living = Living()
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)
@@ -225,7 +227,9 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
-        before = Before.take(self.tracked, args, kwargs, self.variables, self._buffers)
+        before = Before.take(
+            self.tracked, args, kwargs, self.variables, self._buffers, self._living
+        )
         if self._graphs.of is not self.tracked.modes:
             self._graphs = Graphs(self.tracked)
         if self._graphs.kept:
@@ -246,7 +250,7 @@ class Member:
                 common = self.tracked.in_common()
                 if why := self.updates.put_back() or before.why_not(self.variables) or run_twice:
                     self._cannot_run_again(step, why)
-                args, kwargs = before.restore(self.tracked)
+                before.restore(self.tracked)
                 if why := parted(common, self.tracked.in_common()):
                     self._cannot_run_again(step, f"{why}, and had it no more: keep copies")
                 self.updates.begin_again()
@@ -547,6 +551,7 @@ class Member:
         except StopIteration:
             self.variables.fetch_is_over()
             raise
+        self._living.fetched()
         if not goes_on:
             self.updates.fetched()
         self.variables.gave(batches.given(batch))
@@ -594,6 +599,7 @@ class Member:
         self.tracked.clear()
         self.variables.forget()
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
+        self._living = Living()
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)

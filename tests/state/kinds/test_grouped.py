@@ -61,6 +61,21 @@ def test_a_thawed_model_goes_on_as_the_source(*, joiner_thawed: bool) -> None:
     assert joiner.digest() == source.digest()
 
 
+def test_state_fits_where_the_same_is_tracked_in_the_same_groups() -> None:
+    source, joiner = build(1), build(2)
+    assert joiner.fits(source.bulk_header()[0])
+    thaw(source)
+    step(source)
+    assert not joiner.fits(source.bulk_header()[0])
+    thaw(joiner)
+    assert joiner.fits(source.bulk_header()[0])
+    assert not build(3).fits(joiner.bulk_header()[0])
+    assert not joiner.fits(build(3).bulk_header()[0])
+    source.add("other", nn.Linear(2, 1))
+    assert not joiner.fits(source.bulk_header()[0])
+    assert [len(group["params"]) for group in joiner["optimizer"].param_groups] == [2, 2]  # type: ignore[attr-defined]
+
+
 def test_a_part_that_froze_is_frozen_there_too() -> None:
     source, joiner = build(1), build(2)
     model: Any = source["model"]

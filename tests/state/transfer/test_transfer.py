@@ -285,6 +285,14 @@ def test_what_the_client_has_is_not_sent(server: StateServer) -> None:
     assert report.bytes == sum(sent[n].nbytes for n in missing)
 
 
+@pytest.mark.parametrize("ask_all", [False, True])
+def test_who_has_no_place_for_any_gets_the_header(server: StateServer, *, ask_all: bool) -> None:
+    sent = assorted()
+    server.offer(KEY, lambda: Offered(b"of others", sent))
+    report = fetch_into([], server.address, into=lambda header: None, ask_all=ask_all)
+    assert (report.header, report.tensors, report.bytes) == (b"of others", [], 0)
+
+
 def test_live_tensors_are_sent_as_they_are_at_some_moment(
     server: StateServer, pool: ThreadPoolExecutor
 ) -> None:

@@ -136,6 +136,7 @@ def take_rest(server: StateServer, source: Rank0, joiner: Rank0, taking: Early) 
         direct=Direct(TOKEN, lambda: None),
         cancelled=threading.Event(),
         say=lambda fact: None,
+        arrived=True,
     )
     assert taken.digest == taken.header["digest"] == joiner.tracked.replica_digest().whole
     assert joiner.tracked.digest() == source.tracked.digest()

@@ -80,6 +80,7 @@ def taken_by(
         direct=Direct(TOKEN, lambda: None),
         cancelled=cancelled,
         say=said.append,
+        arrived=True,
     )
     return taken, said
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import random
 import runpy
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from trainmover.state import rng
 from trainmover.state.kinds.registered import registered
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step import before
+from trainmover.worker.step import arguments
+from trainmover.worker.step.arguments import Living
 from trainmover.worker.step.before import Before
 
 
@@ -26,6 +28,7 @@ class Counter:
 
     def __init__(self) -> None:
         self.count = 0
+        self.order: list[int] = []
 
     def state_dict(self) -> dict[str, int]:
         return {"count": self.count}
@@ -135,57 +138,119 @@ class Batch:
     scale: float
 
 
-def test_a_batch_changed_in_place_is_given_anew_every_time() -> None:
-    batch = {"x": torch.ones(2), "y": [torch.zeros(1), "label"]}
-    objects = tracked()
-    taken = Before.take(objects, (batch,), {"scale": torch.tensor(2.0)})
-    batch["x"].mul_(5)  # type: ignore[union-attr]
-    for _ in range(2):
-        (again,), keywords = taken.restore(objects)
-        assert again["x"].tolist() == [1.0, 1.0]
-        assert again["y"][1] == "label"
-        assert keywords["scale"].item() == 2.0
-        again["x"].zero_()
-        keywords["scale"].zero_()
+def test_a_batch_changed_in_place_is_put_back_every_time() -> None:
+    x, y, scale = torch.ones(2), [torch.zeros(1), "label"], torch.tensor(2.0)
+    batch, objects = {"x": x, "y": y}, tracked()
+    taken = Before.take(objects, (batch,), {"scale": scale})
+    for _ in range(3):
+        x.mul_(5)
+        scale.zero_()
+        batch.pop("x")
+        y.pop()
+        taken.restore(objects)
+        assert batch["x"] is x
+        assert x.tolist() == [1.0, 1.0]
+        assert y[1:] == ["label"]
+        assert scale.item() == 2.0
 
 
 def test_so_is_a_batch_of_numpy_s_and_one_that_is_an_object() -> None:
-    array, batch = numpy.ones(2), Batch(torch.ones(2), numpy.ones(2), 1.0)
-    objects = tracked()
-    taken = Before.take(objects, (array, batch), {"more": [bytearray(2), numpy.ones(2)]})
+    array, batch, more = numpy.ones(2), Batch(torch.ones(2), numpy.ones(2), 1.0), [bytearray(2)]
+    objects, x = tracked(), batch.x
+    taken = Before.take(objects, (array, batch), {"more": more})
     for _ in range(2):
-        (again, same), keywords = taken.restore(objects)
-        more = keywords["more"]
-        assert same is batch
-        assert again.tolist() == batch.y.tolist() == batch.x.tolist() == more[1].tolist() == [1, 1]
-        assert batch.scale == 1.0
-        assert more[0] == bytes(2)
-        for one in (again, batch.x, batch.y, more[1]):
+        for one in (array, batch.x, batch.y):
             one *= 5
         batch.x, batch.scale, more[0][0] = torch.zeros(1), 7.0, 3
+        taken.restore(objects)
+        assert batch.x is x
+        assert array.tolist() == batch.y.tolist() == batch.x.tolist() == [1, 1]
+        assert batch.scale == 1.0
+        assert more[0] == bytes(2)
+
+
+@dataclasses.dataclass(slots=True)
+class Row:
+    order: list[int]
+    of: Batch | None = None
+
+
+def test_what_lies_deeper_in_a_batch_is_put_back() -> None:
+    inner = Batch(torch.ones(2), numpy.ones(2), 1.0)
+    row, ids = Row([1, 2, 3], inner), {"a": [1]}
+    batch, objects = UserDict[str, Any](rows=[row], ids=ids), tracked()
+    taken = Before.take(objects, (batch,), {})
+    for _ in range(2):
+        row.order.pop()
+        inner.scale, row.of = 2.0, None
+        inner.x.zero_()
+        ids["a"].append(2)
+        batch["rows"].clear()
+        del batch["ids"]
+        taken.restore(objects)
+        assert batch["rows"] == [row]
+        assert row.order == [1, 2, 3]
+        assert row.of is inner
+        assert (inner.scale, inner.x.tolist()) == (1.0, [1.0, 1.0])
+        assert batch["ids"] is ids
+        assert ids == {"a": [1]}
+
+
+@pytest.mark.parametrize("change", ["unsqueeze_", "t_", "data"])
+def test_so_are_shape_and_memory_of_a_tensor(change: str) -> None:
+    x, other = torch.arange(6.0).view(2, 3), torch.zeros(2, 3)
+    objects = tracked()
+    taken = Before.take(objects, (x,), {})
+    if change == "data":
+        x.data = other
+    else:
+        getattr(x, change)(*[0] * (change == "unsqueeze_"))
+    x.add_(1)
+    taken.restore(objects)
+    assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert other.max() == (1.0 if change == "data" else 0.0)
+
+
+def test_what_lies_deeper_in_an_object_that_lives_on_is_a_variable_of_the_script() -> None:
+    """A trainer's history is long, and only what steps store to is kept, as for all variables."""
+    trainer, living, objects = Counter(), Living(), tracked()
+    kept = []
+    for fetches in (False, False, True, True):
+        if fetches:
+            living.fetched()
+        trainer.order[:], trainer.count = [1], 1
+        taken = Before.take(objects, (trainer,), {}, living=living)
+        trainer.order.append(2)
+        trainer.count += 1
+        taken.restore(objects)
+        assert trainer.count == 1
+        kept.append(trainer.order == [1])
+    assert kept == [True, True, False, False]
 
 
 def test_what_cannot_be_copied_is_passed_on_as_it_is() -> None:
     leaf, thing = torch.ones(1, requires_grad=True), object()
     taken = Before.take(tracked(), (leaf, thing), {})
-    args, _ = taken.restore(tracked())
-    assert args[0] is leaf
-    assert args[1] is thing
+    taken.restore(tracked())
+    assert leaf.tolist() == [1.0]
 
 
 def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(before, "_ARGUMENT_BYTES_MAX", 100)
+    monkeypatch.setattr(arguments, "BYTES_MAX", 100)
     small, large = torch.ones(25), torch.ones(26)
-    args, _ = Before.take(tracked(), (small, large), {}).restore(tracked())
-    assert args[0] is not small
-    assert args[1] is large
+    taken = Before.take(tracked(), (small, large), {})
+    small.zero_()
+    large.zero_()
+    taken.restore(tracked())
+    assert (small.sum(), large.sum()) == (25, 0)
+    assert "shape 26 in place" in taken.why_not()
 
 
 @pytest.mark.parametrize("grows", [False, True])
 def test_an_argument_that_was_not_copied_must_not_have_changed(
     monkeypatch: pytest.MonkeyPatch, *, grows: bool
 ) -> None:
-    monkeypatch.setattr(before, "_ARGUMENT_BYTES_MAX", 200 if grows else 10)
+    monkeypatch.setattr(arguments, "BYTES_MAX", 200 if grows else 10)
     given = torch.ones(26, requires_grad=grows)
     taken = Before.take(tracked(), (given,), {})
     assert taken.why_not() == ""
@@ -211,8 +276,8 @@ def test_a_step_run_again_gives_the_same_bits() -> None:
     taken = Before.take(objects, (batch,), {})
     first = step(batch)
     assert gradients.put_back() == ""
-    args, _ = taken.restore(objects)
-    again = step(*args)
+    taken.restore(objects)
+    again = step(batch)
     assert first[0].equal(again[0])
     assert first[1].equal(again[1])
 
@@ -277,7 +342,7 @@ for batch in range(4):
     args = take((batch, seen))
     trainer.step(*args)
     trainer.recent.append(100)
-    args = again()
+    again()
     trainer.step(*args)
 """
 
@@ -298,7 +363,7 @@ def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
         {
             "fetch": variables.capture,
             "take": take,
-            "again": lambda: taken[-1].restore(objects)[0],
+            "again": lambda: taken[-1].restore(objects),
         },
         run_name="__main__",
     )
@@ -343,7 +408,8 @@ def main():
             results.append(train(*args) + DICE.random())
             os.environ["TESTED_LEVEL"] = os.environ.get("TESTED_LEVEL", "") + "x"
             torch.set_grad_enabled(not torch.is_grad_enabled())
-            args = args if attempt else again()
+            if not attempt:
+                again()
     return results
 
 results = main()
@@ -432,8 +498,8 @@ def run_script(
         taken.append(Before.take(objects, args, {}, variables))
         return args
 
-    def again() -> Any:
-        return taken[-1].restore(objects)[0]
+    def again() -> None:
+        taken[-1].restore(objects)
 
     given = {"fetch": fetch, "take": take, "again": again}
     found = runpy.run_path(str(path), given, run_name="__main__")
@@ -491,7 +557,8 @@ for x in range(3):
     fetch()
     step(*take((x,)))
     meter.own()
-    step(*again())
+    again()
+    step(x)
 """
     found, _ = run_script(tmp_path, script)
     assert vars(found["meter"]) == {}

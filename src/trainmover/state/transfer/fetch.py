@@ -75,11 +75,11 @@ def fetch(
     on_progress        given the bytes that are here and those of the whole, at most four times a
                        second, if it takes longer than a second; called in this thread
 
-    On return the tensors, of which there are none if `into` has said None, hold the sources' bytes,
-    each chunk checked; after an exception they hold anything. If no source is left, raises what was wrong with them: StateMismatch (wrong bytes),
-    ProtocolError (token), UserError (a source says that its state cannot be sent), else PeerLost
-    (gone, silent, or `cancelled` set). Also StateMismatch if the tensors have other sizes than the
-    source's, and whatever `into` raises.
+    On return the tensors (none if `into` has said None) hold the sources' bytes, each chunk
+    checked; after an exception they hold anything. If no source is left, raises what was wrong with
+    them: StateMismatch (wrong bytes), ProtocolError (token), UserError (a source says that its
+    state cannot be sent), else PeerLost (gone, silent, or `cancelled` set). Also StateMismatch if
+    the tensors have other sizes than the source's, and whatever `into` raises.
     """
     fetching = Fetching(
         sources,

@@ -2,16 +2,12 @@
 optimizers are set to, their parameter groups; and variables of the script that code in the step
 can store to: globals, closure cells, attributes, and what containers hold."""
 
-import array
-import copy
-import math
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 
@@ -33,15 +29,18 @@ from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modules import buffers_of
 from trainmover.torch_internals.tensors import version_of
-from trainmover.torch_internals.trees import tree_map
+from trainmover.worker.step.arguments import (
+    BYTES_MAX,
+    CONTAINERS,
+    NO_BATCH,
+    Arguments,
+    Living,
+    nbytes,
+)
 from trainmover.worker.step.copies import MEMORY, Copies
-from trainmover.worker.step.copies import Memory as InPlace
 
-_ARGUMENT_BYTES_MAX = 64 * 1024 * 1024
 _VARIABLE_BYTES_MAX = 1024 * 1024
-_CONTAINERS = (list, dict, deque, set)
-_NO_BATCH = (*TRAINED, type, FunctionType, MethodType, ModuleType)
-_CHANGES_IN_PLACE = (Tensor, tuple, *_CONTAINERS, *MEMORY)
+_CHANGES_IN_PLACE = (Tensor, tuple, *CONTAINERS, *MEMORY)
 
 
 class Buffers:
@@ -191,12 +190,9 @@ class Before:
     """Taken as a step starts. Copies are small: of bulk state there are some only where steps were
     seen to change it (`changes`), and `state.gradients` has its own.
 
-    arguments  (args, kwargs) with tensors and arrays cloned, so that a step may normalise its batch
-               in place
-    kept       what objects among the arguments hold, as a batch of a class of its own; containers
-               among the arguments that hold no tensor: the caller has them too, so they
-               are the same ones in every try
-    uncopied   tensors that are too large to be cloned, and their versions: they must not change
+    arguments  what the step is called with
+    kept       what variables hold that may change in place
+    uncopied   tensors that are too large to be copied, and their versions: they must not change
     variables  those of the script outside of the step: who holds each, its name, and its value
     moving     of them and of the arguments those that nobody can put back, an iterator or a module
                that is not tracked: they must not change
@@ -216,7 +212,7 @@ class Before:
     settings: Copies
     buffers: BuffersCopy
     unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
-    arguments: tuple[Any, Any]
+    arguments: Arguments
     uncopied: list[tuple[Tensor, int]]
     kept: Copies
     variables: list[tuple[Any, Any, Any]]
@@ -232,6 +228,7 @@ class Before:
         kwargs: Any,
         variables: Variables | None = None,
         buffers: Buffers | None = None,
+        living: Living | None = None,
     ) -> "Before":
         """Cost: one RNG capture, the small states, a copy of buffers, batch and variables."""
         uncopied: list[tuple[Tensor, int]] = []
@@ -248,6 +245,8 @@ class Before:
                         _keep_object(entry, kept, uncopied)
                 elif kind not in moving.still:
                     moving.note(value)
+        arguments = Arguments(living or Living(), moving.note, moving.note_memory)
+        arguments.keep(args, kwargs)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
             rng.capture(),
@@ -255,8 +254,8 @@ class Before:
             _settings(tracked),
             (buffers or Buffers(tracked)).copy(),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
-            _cloned((args, kwargs), uncopied, kept, moving),
-            uncopied,
+            arguments,
+            uncopied + arguments.uncopied,
             kept,
             outside,
             moving,
@@ -276,7 +275,7 @@ class Before:
                 shape = "x".join(map(str, tensor.shape))
                 return (
                     f"it has changed a tensor of shape {shape} in place; arguments that need a "
-                    f"gradient, or are larger than {_ARGUMENT_BYTES_MAX >> 20} MiB, and variables "
+                    f"gradient, or are larger than {BYTES_MAX >> 20} MiB, and variables "
                     f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
         if registered.given_since(*self.layers):
@@ -287,14 +286,15 @@ class Before:
             return f"{overlooked} has changed, and no line of the script shows that it may"
         return ""
 
-    def restore(self, tracked: Tracked) -> tuple[Any, Any]:
-        """Put everything back; gives the arguments to run the step with. See `why_not`."""
+    def restore(self, tracked: Tracked) -> None:
+        """Put everything back. See `why_not`."""
         rng.restore(self.rng_state)
         for generator, state in self.generators:
             set_state(generator, state)
         process.put_back(self.process)
         self.settings.put_back()
         self.kept.put_back()
+        self.arguments.put_back()
         for owner, name, value in self.variables:
             _set(owner, name, value)
         tracked.load_small(self.small)
@@ -302,32 +302,21 @@ class Before:
         for part, state, values in self.unsharded:
             part.load_state_dict(state)
             part.set_values({name: value.clone() for name, value in values.items()})
-        args, kwargs = _cloned(self.arguments, [], Copies(), Moving(Things()))
-        return args, kwargs
-
-
-def _nbytes(value: "Tensor | InPlace") -> float:
-    """What a copy would take; of a sparse tensor and its kin nobody can tell."""
-    if isinstance(value, Tensor):
-        return value.nbytes if tensor_bytes.is_plain(value) else math.inf
-    if isinstance(value, numpy.ndarray):
-        return value.nbytes
-    return len(value) * (value.itemsize if isinstance(value, array.array) else 1)
 
 
 def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: "Moving") -> None:
     """What may change in place."""
     if isinstance(value, Tensor):
-        if value.requires_grad or _nbytes(value) > _VARIABLE_BYTES_MAX:
+        if value.requires_grad or nbytes(value) > _VARIABLE_BYTES_MAX:
             uncopied.append((value, version_of(value)))
         else:
             kept.add(value)
     elif isinstance(value, MEMORY):
-        if _nbytes(value) > _VARIABLE_BYTES_MAX:
+        if nbytes(value) > _VARIABLE_BYTES_MAX:
             moving.note_memory(value)
         else:
             kept.add_memory(value)
-    elif isinstance(value, tuple) or (isinstance(value, _CONTAINERS) and kept.add_container(value)):
+    elif isinstance(value, tuple) or (isinstance(value, CONTAINERS) and kept.add_container(value)):
         entries = value.values() if isinstance(value, dict) else value
         for entry in entries:
             if isinstance(entry, _CHANGES_IN_PLACE):
@@ -337,14 +326,14 @@ def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: 
 def _keep_object(value: object, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
     """Its attributes, and the tensors and arrays that they are: a batch may be an object. What is
     trained is put back otherwise."""
-    if isinstance(value, _NO_BATCH):
+    if isinstance(value, NO_BATCH):
         return
     if (held := held_by(value)) and kept.add_container(held):
         for one in held.values():
-            if isinstance(one, MEMORY) and _nbytes(one) <= _ARGUMENT_BYTES_MAX:
+            if isinstance(one, MEMORY) and nbytes(one) <= BYTES_MAX:
                 kept.add_memory(one)
             elif isinstance(one, Tensor) and not one.requires_grad:
-                if _nbytes(one) <= _ARGUMENT_BYTES_MAX:
+                if nbytes(one) <= BYTES_MAX:
                     kept.add(one)
                 else:
                     uncopied.append((one, version_of(one)))
@@ -391,43 +380,3 @@ def _settings(tracked: Tracked) -> Copies:
 
 def _clones(part: Unsharded) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in part.values().items()}
-
-
-def _cloned(
-    arguments: tuple[Any, Any], uncopied: list[tuple[Tensor, int]], kept: Copies, moving: Moving
-) -> tuple[Any, Any]:
-    """The same structure with tensors copied, where they are; `uncopied` gets those that are not:
-    the large ones, and those that belong to a graph. `kept`: see `Before`.
-    """
-
-    def clone(value: Any) -> Any:
-        if isinstance(value, _CONTAINERS):
-            _keep(value, kept, uncopied, moving)
-            return value
-        if isinstance(value, MEMORY):
-            if _nbytes(value) > _ARGUMENT_BYTES_MAX:
-                moving.note_memory(value)
-                return value
-            return copy.copy(value)  # As a batch of numpy's.
-        if not isinstance(value, Tensor):
-            moving.note(value)
-            _keep_object(value, kept, uncopied)
-            return value
-        if value.requires_grad or _nbytes(value) > _ARGUMENT_BYTES_MAX:
-            uncopied.append((value, version_of(value)))
-            return value
-        return value.clone()
-
-    args, kwargs = arguments
-    if not kwargs and {*map(type, args)} <= {Tensor}:
-        return tuple(map(clone, args)), {}  # The usual case needs no walk.
-    cloned: tuple[Any, Any] = tree_map(clone, arguments, is_leaf=_is_the_callers)
-    return cloned
-
-
-def _is_the_callers(value: Any) -> bool:
-    """A container that is no batch: the step may leave something in it for its caller."""
-    if not isinstance(value, _CONTAINERS):
-        return False
-    entries = value.values() if isinstance(value, dict) else value
-    return not any(isinstance(entry, (Tensor, tuple, *_CONTAINERS)) for entry in entries)

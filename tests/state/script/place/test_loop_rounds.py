@@ -147,3 +147,20 @@ def test_they_are_as_when_the_loop_began_though_state_is_put_meanwhile(
     """
     captures.run_in(tmp_path, script)
     assert named == [False, True]
+
+
+def test_those_of_the_next_phase_are_its_own(tmp_path: Path) -> None:
+    """The loop over data has ended, and a function with one around it is called again."""
+    script = """
+        def train(passes):
+            for _ in range(passes):
+                for x in job.batches([1, 2]):
+                    pass
+
+        train(1)
+        train(3)
+    """
+    run = captures.run_in(tmp_path, script)
+    first_of_second = 3  # Two batches, and the end.
+    [rounds] = run.differences(joiner=0, rank=first_of_second)
+    assert (rounds.theirs, rounds.own) == ("range(0, 3)", "range(0, 1)")

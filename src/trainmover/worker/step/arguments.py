@@ -1,0 +1,172 @@
+"""What a step is called with, as it was, for another try: the same objects in every one, since the
+caller has them too.
+
+A step may normalise its batch in place, pop a label from it, cross off what is done in a list of
+it; so what a batch holds is kept, at any depth: tensors, arrays, containers, and objects of the
+script's or a library's classes. But a step is also called with objects that live on, as `self`, a
+trainer or a state: they were arguments before the last fetch, too. Of these only the attributes and
+the tensors that they are is kept here: what lies deeper is a variable of the script's.
+"""
+
+import array
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+from weakref import ref
+
+import numpy
+import torch
+from torch import Tensor
+
+from trainmover.state import tensor_bytes
+from trainmover.state.script.things.held import held_by, slots_in
+from trainmover.state.script.things.libraries import module_of
+from trainmover.state.script.things.untracked import TRAINED
+from trainmover.state.script.values import PLAIN
+from trainmover.torch_internals.tensors import version_of
+from trainmover.worker.step.copies import MEMORY, Copies
+from trainmover.worker.step.copies import Memory as InPlace
+
+BYTES_MAX = 64 * 1024 * 1024
+OBJECTS_MAX, DEEPEST = 2048, 12
+"""Of one call, and how many attributes and entries one lies behind."""
+CONTAINERS = (list, dict, deque, set)
+NO_BATCH = (*TRAINED, type, FunctionType, MethodType, ModuleType)
+_OF_DATA = frozenset({"collections", "types", "argparse"})
+"""Of Python's own modules those whose objects hold values, and nothing that runs."""
+_OTHERS = (sys.stdlib_module_names - _OF_DATA) | {"torch", "trainmover"}
+_Geometry = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
+
+
+def nbytes(value: "Tensor | InPlace") -> float:
+    """What a copy would take; of a sparse tensor and its kin nobody can tell."""
+    if isinstance(value, Tensor):
+        return value.nbytes if tensor_bytes.is_plain(value) else math.inf
+    if isinstance(value, numpy.ndarray):
+        return value.nbytes
+    return len(value) * (value.itemsize if isinstance(value, array.array) else 1)
+
+
+class Living:
+    """Objects that steps were called with before the last fetch. One for all steps."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, ref[Any]] = {}
+        self._now: dict[int, ref[Any]] = {}
+
+    def fetched(self) -> None:
+        """What a step is called with from here on may have come now."""
+        if self._now:
+            self._before, self._now = self._now, {}
+
+    def saw(self, value: object) -> bool:
+        """Whether a step before the last fetch had it; this one has."""
+        try:
+            self._now[id(value)] = ref(value)
+        except TypeError:
+            return False
+        before = self._before.get(id(value))
+        return before is not None and before() is value
+
+
+class Arguments:
+    """Of one call.
+
+    uncopied  tensors that are too large to be copied, or belong to a graph, and their versions:
+              they must not change
+    """
+
+    def __init__(self, living: Living, note: Callable[[object], None], large: Callable[..., None]):
+        """note: gets each object, and `large` memory that is too large: they must not change."""
+        self.uncopied: list[tuple[Tensor, int]] = []
+        self._living, self._note, self._note_large = living, note, large
+        self._tensors: list[tuple[Tensor, Tensor, _Geometry]] = []
+        self._slots: list[tuple[object, dict[str, Any]]] = []
+        self._kept = Copies()
+        self._seen: dict[int, object] = {}
+
+    def keep(self, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+        """As they are now."""
+        for value in (*args, *kwargs.values()):
+            self._keep(value, 0)
+
+    def put_back(self) -> None:
+        """Can be done more than once."""
+        self._kept.put_back()
+        for owner, values in self._slots:
+            for name in slots_in(owner).keys() - values.keys():
+                object.__delattr__(owner, name)
+            for name, value in values.items():
+                object.__setattr__(owner, name, value)
+        for tensor, held, geometry in self._tensors:
+            with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                if _geometry(tensor) == geometry:
+                    tensor.copy_(held)
+                else:  # `x.unsqueeze_(1)`, or other memory.
+                    tensor.data = held.clone()
+
+    def _keep(self, value: Any, depth: int) -> None:
+        if type(value) in PLAIN:
+            return
+        if isinstance(value, Tensor):
+            self._keep_tensor(value)
+        elif isinstance(value, MEMORY):
+            if nbytes(value) > BYTES_MAX:
+                self._note_large(value)
+            else:
+                self._kept.add_memory(value)
+        elif isinstance(value, (tuple, *CONTAINERS)):
+            self._keep_entries(value, depth)
+        else:
+            self._note(value)
+            self._keep_object(value, depth)
+
+    def _keep_tensor(self, tensor: Tensor) -> None:
+        if id(tensor) in self._seen:
+            return
+        self._seen[id(tensor)] = tensor
+        if tensor.requires_grad or nbytes(tensor) > BYTES_MAX:
+            self.uncopied.append((tensor, version_of(tensor)))
+        elif not _is_repeated(tensor):
+            self._tensors.append((tensor, tensor.detach().clone(), _geometry(tensor)))
+
+    def _keep_entries(self, value: Any, depth: int) -> None:
+        if not isinstance(value, tuple) and not self._kept.add_container(value):
+            return
+        entries = value.values() if isinstance(value, dict) else value
+        if depth < DEEPEST and not {*map(type, entries)} <= PLAIN:
+            for entry in entries:
+                self._keep(entry, depth + 1)
+
+    def _keep_object(self, value: object, depth: int) -> None:
+        if isinstance(value, NO_BATCH) or id(value) in self._seen:
+            return
+        is_others = module_of(type(value)).partition(".")[0] in _OTHERS
+        if is_others and depth:
+            return
+        self._seen[id(value)] = value
+        held, slots = held_by(value), {} if is_others else slots_in(value)
+        if slots:
+            self._slots.append((value, slots))
+        if held:
+            self._kept.add_container(held)
+        lives = self._living.saw(value) or is_others
+        shallow = lives or depth >= DEEPEST or len(self._seen) > OBJECTS_MAX
+        for one in (*held.values(), *slots.values()):
+            trained = isinstance(one, Tensor) and one.requires_grad
+            if not trained and (not shallow or isinstance(one, (Tensor, *MEMORY))):
+                self._keep(one, depth + 1)
+
+
+def _geometry(tensor: Tensor) -> _Geometry:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _is_repeated(tensor: Tensor) -> bool:
+    """Whether several of its elements are one in memory: nothing writes to it then."""
+    return any(
+        step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
