@@ -10,8 +10,19 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from trainmover.state.script.things.libraries import module_of
+
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOADS = ("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")
+_PLAINLY_DRAW = (
+    "random rand randn randint randperm rand_like randn_like randint_like normal bernoulli "
+    "multinomial poisson uniform choice choices sample shuffle permutation permuted integers "
+    "standard_normal getrandbits randrange randbytes triangular gauss normalvariate betavariate "
+    "expovariate lognormvariate gammavariate beta gamma exponential binomial laplace lognormal"
+)
+_DRAW = {*_PLAINLY_DRAW.split()}
+_DRAW |= {f"{name}_" for name in _DRAW} | {"rsample", "random_sample", "log_normal_", "geometric_"}
+"""Names of functions and methods that draw random numbers, of Python, numpy and torch."""
 
 
 def relied_on(kinds: Iterable[type], names: set[str]) -> set[str]:
@@ -69,7 +80,8 @@ def _last(loaded: str | tuple[str, ...]) -> str:
 
 def relies_on_more(function: Any, varies: Callable[[str, object], bool]) -> bool:
     """Whether what it returns follows from more than what it is given: from what may be another
-    later, which it reads itself or by functions that it calls by name.
+    later, which it reads itself or by functions that it calls by name; from random numbers; from
+    how many steps the job has made.
 
     varies: whether what is read by that name may be, with what it is now as far as that is known
     """
@@ -80,11 +92,18 @@ def relies_on_more(function: Any, varies: Callable[[str, object], bool]) -> bool
         if type(one) is not FunctionType or id(one) in known:
             continue
         known.add(id(one))
-        around = _around(one)
-        if any(varies(name, around.get(name)) for name in _names_in(one.__code__)):
+        around, names = _around(one), _names_in(one.__code__)
+        if not names.isdisjoint(_DRAW) or any(varies(name, around.get(name)) for name in names):
             return True
-        waiting += [around[name] for name in _names_in(one.__code__) & around.keys()]
+        read = [around[name] for name in names & around.keys()]
+        if "steps" in names and any(_is_ours(value) for value in read):
+            return True
+        waiting += read
     return False
+
+
+def _is_ours(value: object) -> bool:
+    return module_of(type(value)).partition(".")[0] == "trainmover"
 
 
 def _around(function: FunctionType) -> dict[str, object]:

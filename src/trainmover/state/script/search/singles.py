@@ -43,11 +43,27 @@ def called_by_process() -> Iterator[tuple[str, object]]:
 def _every() -> Iterator[tuple[str, object]]:
     yield "main_thread()", threading.main_thread()
     yield "current_process()", multiprocessing.current_process()
-    yield "getLogger()", logging.root
+    yield from _of_logger("getLogger()", logging.root)
     for name, one in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(one, logging.Logger):
-            yield f"getLogger({name!r})", one
+            yield from _of_logger(f"getLogger({name!r})", one)
 
 
-_USUAL = frozenset().union(*map(vars, (one for _, one in _every()))) | {*vars(logging.Logger(""))}
+def _of_logger(path: str, logger: logging.Logger) -> Iterator[tuple[str, object]]:
+    """And what gets its lines."""
+    yield path, logger
+    yield from _filters(path, logger)
+    for number, one in enumerate(logger.handlers):
+        yield f"{path}.handlers[{number}]", one
+        yield from _filters(f"{path}.handlers[{number}]", one)
+
+
+def _filters(path: str, owner: logging.Filterer) -> Iterator[tuple[str, object]]:
+    for number, one in enumerate(owner.filters):
+        if hasattr(one, "__dict__"):
+            yield f"{path}.filters[{number}]", one
+
+
+_LOGGING = (logging.Logger(""), logging.StreamHandler(), logging.Filter(), logging.Formatter())
+_USUAL = frozenset().union(*map(vars, (*_LOGGING, *(one for _, one in _every()))))
 """Attributes that they have by themselves."""

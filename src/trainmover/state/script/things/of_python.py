@@ -15,12 +15,14 @@ import threading
 from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Callable
 from configparser import RawConfigParser
+from contextlib import AsyncExitStack, ExitStack
 from email.message import Message
 from multiprocessing.shared_memory import ShareableList, SharedMemory
+from types import FunctionType
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.held import closed_over, held_by
 
 Inside = Callable[[object], Any]
 """Folds what a thing holds."""
@@ -80,11 +82,21 @@ def _config(value: Any, inside: Inside) -> Any:
     return [inside(held["_sections"]), inside(own)]
 
 
+def _stack(value: Any, inside: Inside) -> Any:
+    """What it is to call, and with what."""
+    calls = [one for _, one in held_by(value).get("_exit_callbacks", ())]
+    own = [closed_over(one) if type(one) is FunctionType else {} for one in calls]
+    return [
+        inside([*cells.values()] if cells else one) for cells, one in zip(own, calls, strict=True)
+    ]
+
+
 READERS: dict[type, Reader] = {
     **{kind: _reader_by(*names) for kind, names in _BY_ATTRIBUTES.items()},
     RawConfigParser: _config,
     SharedMemory: _shared,
     ShareableList: _listed,
+    **dict.fromkeys((ExitStack, AsyncExitStack), _stack),
     Element: _element,
     decimal.Context: lambda value, inside: repr(value),
     **dict.fromkeys((codecs.IncrementalDecoder, codecs.IncrementalEncoder), _state),

@@ -34,6 +34,8 @@ SMALL_BYTES = 16 * 1024
 """A tensor that is no larger is hashed each time; of others so many elements are looked at."""
 _SAMPLE = 64
 _SETTINGS = (LRScheduler, ReduceLROnPlateau, GradScaler)
+_MODAL = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RReLU)
+"""Layers that do something else while they are trained."""
 TRAINED = (nn.Module, torch.optim.Optimizer, *_SETTINGS)
 Mark = tuple[int, int]
 
@@ -119,6 +121,7 @@ class Untracked:
         if issubclass(kind, nn.Module):
             kept = (self._kept_in(part) for part in _parts(value))
             plain = [_settings(one) for one in kept if one]
+            plain.append({"training": [part.training for part in self._others_in(value)]})
         elif issubclass(kind, torch.optim.Optimizer):
             groups = [] if self.name_of(value) else value.param_groups  # type: ignore[attr-defined]
             plain = [self._group(group) for group in groups]  # Of one around it they are its own.
@@ -173,7 +176,10 @@ class Untracked:
         if issubclass(type(value), nn.Module):
             held = (one for part in _parts(value) for one in tensors_of(part).values())
             lazy = any(one is not None and is_lazy(one) for one in held)
-            return lazy or next(self.tensors(value), None) is not None or self._counts(value)
+            modal = any(issubclass(type(part), _MODAL) for part in self._others_in(value))
+            if lazy or modal or self._counts(value):
+                return True
+            return next(self.tensors(value), None) is not None
         if issubclass(type(value), nn.Parameter):
             return is_lazy(value) or not self._shows(value)  # type: ignore[arg-type]
         if issubclass(type(value), torch.optim.Optimizer):
@@ -187,8 +193,11 @@ class Untracked:
 
     def _counts(self, value: object) -> bool:
         """Whether compiled code of it changes attributes."""
-        parts = (one for one in _parts(value) if not self.own_name(one))
-        return any(scripted.changed_in(part) for part in parts)
+        return any(scripted.changed_in(part) for part in self._others_in(value))
+
+    def _others_in(self, value: object) -> Iterator[nn.Module]:
+        """Of its parts those that nobody tracks."""
+        return (part for part in _parts(value) if not self.own_name(part))
 
     def _goes_along(self, value: object) -> bool:
         """Whether it is inside of a tracked optimizer whose `state_dict()` has all of its state."""
