@@ -32,38 +32,36 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 def called_by_process() -> Iterator[tuple[str, object]]:
     """What nothing but the process may hold: modes of torch that were entered by hand, what packs
-    tensors that are saved, handlers of signals."""
+    tensors that are saved, handlers of signals; what gets a logger's lines."""
     for number, one in enumerate(entered()):
         yield f"modes[{number}]", one
     yield "saved_tensors_hooks", hook_for_saved()
     for number in sorted(signal.valid_signals()):
         yield f"getsignal({number:d})", signal.getsignal(number)
+    for path, logger in _loggers():
+        yield from _gets_lines(path, logger)
 
 
 def _every() -> Iterator[tuple[str, object]]:
     yield "main_thread()", threading.main_thread()
     yield "current_process()", multiprocessing.current_process()
-    yield from _of_logger("getLogger()", logging.root)
+    yield from _loggers()
+
+
+def _loggers() -> Iterator[tuple[str, logging.Logger]]:
+    yield "getLogger()", logging.root
     for name, one in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(one, logging.Logger):
-            yield from _of_logger(f"getLogger({name!r})", one)
+            yield f"getLogger({name!r})", one
 
 
-def _of_logger(path: str, logger: logging.Logger) -> Iterator[tuple[str, object]]:
-    """And what gets its lines."""
-    yield path, logger
-    yield from _filters(path, logger)
-    for number, one in enumerate(logger.handlers):
-        yield f"{path}.handlers[{number}]", one
-        yield from _filters(f"{path}.handlers[{number}]", one)
-
-
-def _filters(path: str, owner: logging.Filterer) -> Iterator[tuple[str, object]]:
+def _gets_lines(path: str, owner: logging.Logger | logging.Handler) -> Iterator[tuple[str, object]]:
     for number, one in enumerate(owner.filters):
-        if hasattr(one, "__dict__"):
-            yield f"{path}.filters[{number}]", one
+        yield f"{path}.filters[{number}]", one
+    for number, handler in enumerate(getattr(owner, "handlers", ())):
+        yield f"{path}.handlers[{number}]", handler
+        yield from _gets_lines(f"{path}.handlers[{number}]", handler)
 
 
-_LOGGING = (logging.Logger(""), logging.StreamHandler(), logging.Filter(), logging.Formatter())
-_USUAL = frozenset().union(*map(vars, (*_LOGGING, *(one for _, one in _every()))))
+_USUAL = frozenset().union(*map(vars, (one for _, one in _every()))) | {*vars(logging.Logger(""))}
 """Attributes that they have by themselves."""
