@@ -81,7 +81,8 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
         for where, leaf in leaves:
             if type(leaf) not in _MUTABLE:
                 memory.add(_address(leaf), where, leaf)
-            elif not isinstance(obj, LRScheduler):  # Those set lists anew, and fill none.
+            elif not isinstance(obj, LRScheduler) and not _is_told(obj, where):
+                # (Schedulers set lists anew, and fill none.)
                 containers.add(id(leaf), where, leaf)
         if isinstance(obj, nn.Module):
             held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
@@ -96,6 +97,12 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
             asking += [_path(where) for where, leaf in leaves if _asks(leaf)]
     common = memory.together(_overlap)
     return Arrangement(common, containers.together(), strides, sorted(asking), hidden)
+
+
+def _is_told(obj: object, where: Where) -> bool:
+    """Whether its state says itself what is one: of what lies in kept values."""
+    around, _ = where
+    return isinstance(obj, Attributes) and bool(around and around[0])
 
 
 def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:

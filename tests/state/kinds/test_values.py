@@ -1,11 +1,13 @@
 """Plain attributes are put back in place, and only those that were named."""
 
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from trainmover.errors import StateMismatch
+from trainmover.state import encode
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.rehearsal import rehearse
 from trainmover.state.tracked import Tracked
@@ -36,3 +38,32 @@ def test_other_names_are_no_state_of_it() -> None:
     owner = SimpleNamespace(a=1, b=2)
     with pytest.raises(StateMismatch, match=r"keeps \['b'\] of a SimpleNamespace"):
         Attributes(owner, ("a",)).load_state_dict(Attributes(owner, ("b",)).state_dict())
+
+
+def test_what_lies_in_several_values_is_one_wherever_they_are_put() -> None:
+    """As in a queue by difficulty whose entries are struck out where a dict has them."""
+    entries = [[0.5, 1], [0.25, 2]]
+    queue = SimpleNamespace(
+        heap=[(1, entries[0]), (2, entries[1])],
+        of=dict(enumerate(entries)),
+        last=[entries[1][:], torch.ones(2)],
+        count=2,
+    )
+    names = ("heap", "of", "last", "count")
+    queue.last.append(queue.last[1])
+    data = encode.encode(Attributes(queue, names).state_dict())
+    other = SimpleNamespace(heap=[], of={}, last=[], count=0)
+    for here in (other, queue):
+        kept = Attributes(here, names)
+        kept.load_state_dict(encode.decode(data))
+        assert encode.encode(kept.state_dict()) == data
+        assert all(here.heap[n][1] is here.of[n] for n in (0, 1))
+        assert here.last[0] == here.of[1]
+        assert here.last[0] is not here.of[1]
+        assert here.last[1] is here.last[2]
+
+
+def test_plain_values_say_nothing_of_that() -> None:
+    meter = SimpleNamespace(best=0.5, history=[1.0, 2.0], rows=[[1], [1]], both=deque([[]]))
+    names = ("best", "history", "rows", "both")
+    assert Attributes(meter, names).state_dict() == vars(meter)

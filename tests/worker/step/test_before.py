@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from trainmover.state import rng
 from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.values import Attributes
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step import arguments
@@ -233,6 +234,22 @@ def test_what_cannot_be_copied_is_passed_on_as_it_is() -> None:
     taken = Before.take(tracked(), (leaf, thing), {})
     taken.restore(tracked())
     assert leaf.tolist() == [1.0]
+
+
+def test_what_is_one_in_kept_values_stays_one() -> None:
+    queue = Counter()
+    entries = [[0.5, 1], [0.25, 2]]
+    queue.heap, queue.of = [*entries], dict(enumerate(entries))  # type: ignore[attr-defined]
+    objects = tracked(queue=Attributes(queue, ("heap", "of", "count")))
+    taken = Before.take(objects, (), {})
+    for _ in range(2):
+        queue.count += 1
+        queue.of.pop(1)[1] = -1  # type: ignore[attr-defined]
+        queue.heap = queue.heap[:1]  # type: ignore[attr-defined]
+        taken.restore(objects)
+        assert queue.count == 0
+        assert queue.heap == [[0.5, 1], [0.25, 2]]  # type: ignore[attr-defined]
+        assert all(queue.heap[n] is queue.of[n] for n in (0, 1))  # type: ignore[attr-defined]
 
 
 def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:

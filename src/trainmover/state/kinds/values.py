@@ -1,13 +1,20 @@
 """Plain attributes of an object of the script, kept as one small object with a state."""
 
+from collections import deque
 from typing import Any
 
+import numpy
 from torch import Tensor
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.kinds.attributes import filled, hold_the_same
 
+_HOLD = (list, dict, deque, tuple)
+_MAY_BE_ONE = (*_HOLD, set, bytearray, Tensor, numpy.ndarray)
+_SHARED = ""
+"""Beside the names of attributes."""
+_DEEPEST, _OBJECTS_MAX = 8, 4096
 _NEVER_CHANGE = (int, float, str, bytes, bool, complex, type(None))
 
 
@@ -15,7 +22,8 @@ class Attributes:
     """Some attributes of `owner`, by name.
 
     Lists, dicts, sets and deques are changed in place, so that whoever else holds them sees it. Two
-    that are one object stay one where both are to hold the same.
+    that are one object stay one where both are to hold the same. What lies in several of them, as
+    an entry of a heap and of a dict, is one again: the state says what is one.
     """
 
     def __init__(self, owner: object, names: tuple[str, ...]) -> None:
@@ -29,9 +37,12 @@ class Attributes:
         state = {}
         for name in self.names:  # Asked for at every step: a comprehension is one more call.
             state[name] = getattr(self.owner, name)
+        if any(map(_is_nested, state.values())) and (shared := shared_in(state)):
+            state[_SHARED] = shared
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        shared = state.pop(_SHARED, [])
         if state.keys() != set(self.names):
             raise StateMismatch(
                 f"The source keeps {sorted(state)} of a {type(self.owner).__name__}, this process "
@@ -46,6 +57,10 @@ class Attributes:
             if not (hold_the_same(own, value) if is_done else filled(own, value)):
                 setattr(self.owner, name, value)
             done.append(getattr(self.owner, name))
+        for first, *others in shared:
+            value = at(self.state_dict(), first)
+            for name, *path in others:
+                setattr(self.owner, name, _with(getattr(self.owner, name), path, value))
 
     def share(self, first: str, others: list[str]) -> None:
         """Let these be the object that the first one is, if they hold the same."""
@@ -53,6 +68,68 @@ class Attributes:
         for name in others:
             if hold_the_same(getattr(self.owner, name), value):
                 setattr(self.owner, name, value)
+
+
+# --- what lies in several -------------------------------------------------------------------------
+
+
+def _is_nested(value: object) -> bool:
+    """By its first entry, the one in the middle and the last: a long history is one of numbers."""
+    if not isinstance(value, _HOLD) or not value:
+        return False
+    entries: Any = value
+    if isinstance(value, dict):
+        entries = [next(iter(value.values())), next(reversed(value.values()))]
+    return any(isinstance(entries[n], _MAY_BE_ONE) for n in (0, len(entries) // 2, -1))
+
+
+def shared_in(state: dict[str, Any]) -> list[list[list[Any]]]:
+    """Paths to each object that lies in several of these values, or twice in one: a name, and
+    numbers of entries. Those that are whole values are no such. Of large ones, nothing."""
+    found: dict[int, list[list[Any]]] = {}
+    waiting: list[tuple[list[Any], Any]] = [([name], value) for name, value in state.items()]
+    for path, value in waiting:
+        if not isinstance(value, tuple):
+            paths = found.setdefault(id(value), [])
+            paths.append(path)
+            if len(paths) > 1:
+                continue
+        if isinstance(value, _HOLD) and len(path) < _DEEPEST:
+            entries = value.values() if isinstance(value, dict) else value
+            waiting += [
+                ([*path, number], entry)
+                for number, entry in enumerate(entries)
+                if isinstance(entry, _MAY_BE_ONE)
+            ]
+        if len(waiting) > _OBJECTS_MAX:
+            return []
+    several = (paths for paths in found.values() if len(paths) > 1)
+    return [paths for paths in several if any(len(path) > 1 for path in paths)]
+
+
+def at(state: dict[str, Any], path: list[Any]) -> Any:
+    """What lies there."""
+    name, *numbers = path
+    value = state[name]
+    for number in numbers:
+        value = _entries(value)[number]
+    return value
+
+
+def _with(value: Any, path: list[int], entry: object) -> Any:
+    """It, with that entry there. Made anew is a tuple only."""
+    if not path:
+        return entry
+    number, *further = path
+    new = _with(_entries(value)[number], further, entry)
+    if isinstance(value, tuple):
+        return (*value[:number], new, *value[number + 1 :])
+    value[[*value][number] if isinstance(value, dict) else number] = new
+    return value
+
+
+def _entries(value: Any) -> Any:
+    return [*value.values()] if isinstance(value, dict) else value
 
 
 def _are_one(value: object, other: object) -> bool:

@@ -64,7 +64,10 @@ class Joiner:
         journey.compare_inputs(args, kwargs)
         if journey.passes_over:
             counts = self.member.variables.counts.of(function, args, kwargs)
-            return journey.pass_over(*self.member.kinds.of(code_of(function)), counts)
+            code = code_of(function)
+            result = journey.pass_over(*self.member.kinds.of(code), counts)
+            self.shadow.written.pass_over(code, args, kwargs)
+            return result
         journey.begin_step()
         return self.member.run_step(function, args, kwargs)
 

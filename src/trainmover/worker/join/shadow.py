@@ -24,6 +24,7 @@ from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.lookout import Lookout
 from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.written import Written
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
@@ -106,6 +107,7 @@ class Shadow:
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
         self.refusal = Refusal(member.rank, member.variables, member.loops)
+        self.written = Written()
         self._bytes_before = private_bytes()
         self._begun_ns = time.monotonic_ns()
         member.recording.kept = FirstSteps(record.blob)
@@ -128,6 +130,7 @@ class Shadow:
         member.variables.counts.note(function, args, kwargs)
         left, frame = member.variables.left, sys._getframe(1)
         left.begin_step(frame)
+        made = self.written.begin_step(member.reported.code, args, kwargs)
         try:
             result = function(*args, **kwargs)
         except (Exception, SystemExit):
@@ -138,6 +141,7 @@ class Shadow:
         finally:
             member.in_step = False
             self.replayer.end_step()
+        made()
         left.end_step(frame)
         number = number_of(result)
         self.number = float("nan") if number is None else number

@@ -27,6 +27,13 @@ _MADE_BEFORE = (
     "Work it out in the step, and report it by job.report(...) or keep it in what is tracked.",
 )
 
+WRITTEN = (
+    "The script goes on with a batch that its last step has written to: what it had made of it is "
+    "gone with the machine.",
+    "Let the step write to a copy (`x = x - x.mean()` in place of `x -= x.mean()`), or return what "
+    "the lines behind it need.",
+)
+
 
 class Refused:
     """What a script may have caught, and gone on. since: the way began that is gone now"""
@@ -97,7 +104,7 @@ class UnknownTensor(Tensor):
     """Has shape and type; whoever calculates with it, or puts it somewhere, hears of it."""
 
     why = _GIVEN
-    number = UnknownNumber
+    number: type[UnknownNumber] = UnknownNumber
 
     @classmethod
     def __torch_function__(

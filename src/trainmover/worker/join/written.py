@@ -1,0 +1,56 @@
+"""To which of its arguments a step writes, as one that normalises its batch in place does.
+
+Where it is passed over nothing writes to them, and the lines behind it would go on with the batch
+as it was loaded. The first steps, which are made here, show which they are. Where a step is passed
+over, these stand for nothing: they have a shape, and whoever calculates with them hears of it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from trainmover.torch_internals.tensors import version_of
+from trainmover.torch_internals.trees import tree_flatten
+from trainmover.worker.join.unknown import WRITTEN, TensorOfBefore, UnknownNumber
+
+
+class TensorOfStep(TensorOfBefore):
+    """One that a step has written to, and that was passed over."""
+
+    why = WRITTEN
+    number: type[UnknownNumber] = UnknownNumber
+
+
+class Written:
+    """Of one run of the script."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[object, set[int]] = {}
+
+    def begin_step(self, code: object, args: Any, kwargs: Any) -> Callable[[], None]:
+        """It is called with these. What comes back is to be called once it is over."""
+        given = _tensors_in(args, kwargs)
+        before = [version_of(one) for one in given]
+
+        def end() -> None:
+            after = [version_of(one) for one in given]
+            changed = {n for n, version in enumerate(before) if after[n] != version}
+            if changed:
+                self._numbers.setdefault(code, set()).update(changed)
+
+        return end
+
+    def pass_over(self, code: object, args: Any, kwargs: Any) -> None:
+        """It was called with these, and not made."""
+        numbers = self._numbers.get(code)
+        if not numbers:
+            return
+        for number, tensor in enumerate(_tensors_in(args, kwargs)):
+            if number in numbers and type(tensor) is Tensor:
+                TensorOfStep.take_place_of(tensor)
+
+
+def _tensors_in(args: Any, kwargs: Any) -> list[Tensor]:
+    leaves = tree_flatten((args, kwargs))[0]
+    return [one for one in leaves if isinstance(one, Tensor) and not one.is_inference()]
