@@ -36,10 +36,32 @@ def doubled(values: Iterable[int]) -> Iterator[int]:
         yield 2 * value
 
 
+class Meter:
+    level = 3
+
+
+METER = Meter()
+
+
+def levels() -> Iterator[int]:
+    while True:
+        yield METER.level
+
+
+def counted() -> Iterator[int]:
+    yield from range(20)
+
+
 WAYS: dict[str, tuple[Callable[[Data], Iterable[object]], list[str]]] = {
     "plain": (lambda data: data, []),
     "a generator": (through, []),
     "zip": (lambda data: zip(data, range(3), strict=False), []),
+    "zip behind a count": (lambda data: zip(counted(), data, strict=False), []),
+    "zip behind what a meter says": (
+        lambda data: zip(levels(), data, strict=False),
+        ["levels() in a zip"],
+    ),
+    "zip before it": (lambda data: zip(data, levels(), strict=False), []),
     "enumerate, map": (lambda data: enumerate(map(abs, data)), []),
     "chain": (lambda data: itertools.chain(data, [1]), []),
     "cycle": (itertools.cycle, ["itertools.cycle"]),

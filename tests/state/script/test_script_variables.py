@@ -85,6 +85,76 @@ KEPT = {
         for x, y in job.batches(DATA):
             one(x)
         """,
+    "a number that a cache has drawn": """
+        import functools, random
+        @functools.cache
+        def gain_of(index):
+            return random.uniform(0.5, 1.5)
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * gain_of(number))
+        """,
+    "a number that a cache has by a function that draws": """
+        import functools
+        def drawn():
+            return float(torch.empty(1).uniform_())
+        @functools.lru_cache
+        def gain_of(index):
+            return drawn()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * gain_of(number))
+        """,
+    "a property that is drawn late": """
+        import functools
+        class Margin:
+            @functools.cached_property
+            def width(self):
+                return torch.rand(()).item()
+        margin = Margin()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            if number > 5:
+                step(x * margin.width)
+        """,
+    "what a handler of the log counts": """
+        import logging
+        class Counting(logging.Handler):
+            count = 0
+            def emit(self, record):
+                self.count += 1
+        logging.getLogger("captured").addHandler(Counting())
+        for x, y in job.batches(DATA):
+            logging.getLogger("captured").warning("one")
+        logging.getLogger("captured").handlers.clear()
+        """,
+    "what a filter of a handler counts": """
+        import logging
+        class Counting(logging.Filter):
+            count = 0
+            def filter(self, record):
+                self.count += 1
+                return False
+        def main():
+            handler = logging.StreamHandler()
+            handler.addFilter(Counting())
+            logging.getLogger("captured").addHandler(handler)
+        main()
+        for x, y in job.batches(DATA):
+            logging.getLogger("captured").warning("one")
+        logging.getLogger("captured").handlers.clear()
+        """,
+    "a layer that draws from some moment on": """
+        teacher = nn.Sequential(nn.Linear(2, 2), nn.Dropout()).eval()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            if number == 5:
+                teacher[1].train()
+            teacher(x)
+        """,
+    "a layer without parameters that does": """
+        layer = nn.Dropout().eval()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            if number == 5:
+                layer.train()
+            layer(x)
+        """,
     "a property that is kept from some moment": """
         import functools
         class Trainer:

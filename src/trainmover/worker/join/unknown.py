@@ -122,7 +122,7 @@ class TensorOfBefore(UnknownTensor):
     """One that lines before the step have made. Who fills it anew may go on with it."""
 
     why = _MADE_BEFORE
-    number = NumberOfBefore
+    number: type[UnknownNumber] = NumberOfBefore
     was: type[Tensor] = Tensor
 
     @classmethod

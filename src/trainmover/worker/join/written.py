@@ -15,11 +15,17 @@ from trainmover.torch_internals.trees import tree_flatten
 from trainmover.worker.join.unknown import WRITTEN, TensorOfBefore, UnknownNumber
 
 
+class NumberOfStep(UnknownNumber):
+    """One that such a tensor has given."""
+
+    why = WRITTEN
+
+
 class TensorOfStep(TensorOfBefore):
     """One that a step has written to, and that was passed over."""
 
     why = WRITTEN
-    number: type[UnknownNumber] = UnknownNumber
+    number: type[UnknownNumber] = NumberOfStep
 
 
 class Written:

@@ -455,6 +455,10 @@ def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) ->
         ("row = mean(torch.tensor([loss(), f()[1]]))", {"row[1]"}),
         ("best = min(best, mean([loss(), f()[1]])[0])", set()),
         ("row = [time.time()] + [time.time()]", {"row"}),
+        ("Row = namedtuple('Row', 'at loss')\nrows = [Row(f()[1], loss())]", set()),
+        ("class Row(NamedTuple): ...\nrows.append(Row(time.time(), loss()))", set()),
+        ("@dataclass\nclass Row: ...\nrows.append(Row(at=time.time(), loss=loss()))", set()),
+        ("class Row(NamedTuple): ...\nrow = Row(time.time(), loss())", {"row[0]"}),
         ("least = min(least, f()[1])", {"least"}),
         ("of = {id(p): 1 for p in x}", set()),
         ("text = said(time.time() - t)", {"text"}),
@@ -561,7 +565,9 @@ def test_a_function_of_another_file_tells_the_time(
         *((name, True) for name in ("HOSTNAME", "SLURMD_NODENAME", "MASTER_ADDR", "TMPDIR")),
         *((name, True) for name in ("USER", "MASTER_PORT", "HOME", "NODE_RANK", "MY_PID")),
         *((name, True) for name in ("PBS_NODEFILE", "TPU_WORKER_HOSTNAMES", "A_LOCALHOST")),
+        *((name, True) for name in ("TMP", "TEMP", "JOB_TMPDIR")),
         *((name, False) for name in ("TEMPERATURE", "IMPORTANCE", "SUPPORT", "GHOSTS_LEVEL")),
+        *((name, False) for name in ("SOFTMAX_TEMP", "TEMP_START")),
     ],
 )
 def test_names_in_the_environment_that_are_a_machines(name: str, is_machines: bool) -> None:

@@ -162,5 +162,6 @@ def test_those_of_the_next_phase_are_its_own(tmp_path: Path) -> None:
     """
     run = captures.run_in(tmp_path, script)
     first_of_second = 3  # Two batches, and the end.
-    [rounds] = run.differences(joiner=0, rank=first_of_second)
+    named = {one.name: one for one in run.differences(joiner=0, rank=first_of_second)}
+    rounds = named["rounds over range(passes)"]
     assert (rounds.theirs, rounds.own) == ("range(0, 3)", "range(0, 1)")

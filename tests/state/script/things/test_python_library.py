@@ -35,6 +35,20 @@ KEPT = {
         main()
         loop.close()
         """,
+    "what a stack is to undo": """
+        import contextlib
+        class Trainer:
+            def __init__(self):
+                self.kept, self.factor = contextlib.ExitStack(), 1.0
+            def fit(self):
+                for number, (x, y) in enumerate(job.batches(DATA)):
+                    if number == 5:
+                        kept.callback(print, self.factor)
+        trainer = Trainer()
+        kept = trainer.kept
+        trainer.fit()
+        kept.pop_all()
+        """,
     "an event of threads": """
         import threading
         kept = threading.Event()

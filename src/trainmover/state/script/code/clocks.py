@@ -79,6 +79,7 @@ class Clocks:
         for node, owner in file.functions:
             self._owners.setdefault(node.name, set()).add(owner)
         self._stored: dict[str, list[ast.expr]] = {}  # What is stored by a name, wherever.
+        self._records = {*grammar.records(file.tree)}
         self._kept = set[str]()  # Attributes that are stored to.
         for one in walk(file.tree):
             for target, value in grammar.stores_of(one):
@@ -451,6 +452,8 @@ class Clocks:
             case ast.Call(func=ast.Name(id="dict"), args=[*others], keywords=keywords):
                 entries = [(one.arg, one.value) for one in keywords]
                 entries += [(None, one) for one in others if not self._tells(one, scope)]
+            case ast.Call(args=values, keywords=keywords) if called_name(value) in self._records:
+                entries = [*enumerate(values), *((one.arg, one.value) for one in keywords)]
             case ast.Call() if (name := called_name(value)) not in self._telling:
                 if name in self._parts:
                     return self._parts[name]

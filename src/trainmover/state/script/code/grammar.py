@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeGuard
 
 from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEWS, is_change
-from trainmover.state.script.code.syntax import Function, called_name, children, walk
+from trainmover.state.script.code.syntax import Function, called_name, children, last_name, walk
 
 CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _MACHINE_WORDS = re.compile(
@@ -375,6 +375,19 @@ def sum_of(value: ast.expr) -> list[ast.expr]:
 
 def is_row(value: ast.expr) -> TypeGuard[ast.List | ast.Tuple]:
     return isinstance(value, ast.List | ast.Tuple)
+
+
+def records(tree: ast.Module) -> Iterator[str]:
+    """Classes of named tuples and data classes: what they are made with are their attributes."""
+    for node in walk(tree):
+        match node:
+            case ast.ClassDef(name=name, bases=bases, decorator_list=decorators):
+                marks = {last_name(one) or called_name(one) for one in (*bases, *decorators)}
+                if not marks.isdisjoint({"NamedTuple", "dataclass"}):
+                    yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as made):
+                if called_name(made) in ("namedtuple", "NamedTuple", "make_dataclass"):
+                    yield name
 
 
 def root(target: ast.expr) -> ast.expr:

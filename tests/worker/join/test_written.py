@@ -1,0 +1,49 @@
+"""A batch that a lost step has written to stands for nothing behind it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainmover.errors import StateMismatch
+from trainmover.worker.join.written import Written
+
+
+def normalised(written: Written, batch: list[Tensor], *, scaled: bool = True) -> None:
+    x, y = batch
+    end = written.begin_step("step", (batch,), {"more": y})
+    if scaled:
+        x -= x.mean()
+    end()
+
+
+def test_what_steps_write_to_is_gone_where_one_is_passed_over() -> None:
+    written, x, y = Written(), torch.ones(2, 3), torch.ones(2)
+    normalised(written, [torch.ones(2, 3), torch.ones(2)])
+    written.pass_over("step", ([x, y],), {"more": y})
+    assert (x.size(0), x.shape, len(x)) == (2, (2, 3), 2)
+    assert str(x) == "tensor(nan)"
+    assert y.sum().item() == 2.0
+    for use in (
+        lambda: x.abs(),
+        lambda: x.mean().item() + 1,
+        lambda: x[0] * 2,
+        lambda: y + x[0, 0],
+    ):
+        with pytest.raises(StateMismatch, match="its last step has written to"):
+            use()
+
+
+def test_who_fills_it_anew_goes_on_with_it() -> None:
+    written, x = Written(), torch.ones(2, 3)
+    normalised(written, [torch.ones(2, 3), torch.ones(2)])
+    written.pass_over("step", ([x, torch.ones(2)],), {"more": torch.ones(2)})
+    x.copy_(torch.zeros(2, 3))
+    assert x.sum().item() == 0.0
+
+
+def test_what_steps_only_read_stays() -> None:
+    written, x, y = Written(), torch.ones(2, 3), torch.ones(2)
+    normalised(written, [x, y], scaled=False)
+    written.pass_over("step", ([x, y],), {"more": y})
+    written.pass_over("another", ([x, y],), {})
+    assert x.sum().item() == 6.0
