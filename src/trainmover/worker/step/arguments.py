@@ -91,7 +91,10 @@ class Arguments:
     def keep(self, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
         """As they are now."""
         for value in (*args, *kwargs.values()):
-            self._keep(value, 0)
+            if type(value) is Tensor:  # The usual case: one call less.
+                self._keep_tensor(value)
+            else:
+                self._keep(value, 0)
 
     def put_back(self) -> None:
         """Can be done more than once."""
@@ -130,8 +133,11 @@ class Arguments:
         self._seen[id(tensor)] = tensor
         if tensor.requires_grad or nbytes(tensor) > BYTES_MAX:
             self.uncopied.append((tensor, version_of(tensor)))
-        elif not _is_repeated(tensor):
-            self._tensors.append((tensor, tensor.detach().clone(), _geometry(tensor)))
+        elif type(tensor) is not Tensor:  # It may wrap others.
+            self._kept.add(tensor)
+        elif 0 not in (steps := tensor.stride()) or not _is_repeated(tensor):
+            where = tensor.data_ptr(), tensor.shape, steps, tensor.dtype
+            self._tensors.append((tensor, tensor.detach().clone(), where))
 
     def _keep_entries(self, value: Any, depth: int) -> None:
         if not isinstance(value, tuple) and not self._kept.add_container(value):
@@ -167,6 +173,5 @@ def _geometry(tensor: Tensor) -> _Geometry:
 
 def _is_repeated(tensor: Tensor) -> bool:
     """Whether several of its elements are one in memory: nothing writes to it then."""
-    return any(
-        step == 0 and size > 1 for size, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(step == 0 and size > 1 for size, step in steps)
