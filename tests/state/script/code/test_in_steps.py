@@ -61,3 +61,55 @@ def test_what_nobody_calls_by_name_runs_in_steps_too() -> None:
         trainer.best = 1
     """
     assert names(text) == {"ACTS", "NORMS", "last"}
+
+
+@pytest.mark.parametrize(
+    ("body", "method"),
+    [
+        ("meter += x", "__iadd__"),
+        ("y = meter * x", "__mul__"),
+        ("y = x - meter", "__rsub__"),
+        ("meter[0] = x", "__setitem__"),
+        ("del meter[0]", "__delitem__"),
+        ("meter.last = x", "__setattr__"),
+        ("if meter > x: pass", "__gt__"),
+        ("if x in meter: pass", "__contains__"),
+        ("y = float(meter)", "__float__"),
+        ("with meter: pass", "__exit__"),
+    ],
+)
+def test_what_syntax_calls_runs_in_steps_too(body: str, method: str) -> None:
+    text = f"""
+    class Meter:
+        def {method}(self, *given):
+            self.aux = 1
+    @job.step
+    def train(x):
+        {body}
+    """
+    other = text.replace("@job.step", "")
+    assert "aux" in names(text)
+    assert "aux" not in names(other, "@job.step\ndef run(x):\n    x.backward()\n")
+
+
+@pytest.mark.parametrize(
+    ("bases", "calls", "is_one"),
+    [
+        ("(logging.Handler)", "", True),
+        ("(Own)", "", True),
+        ("", "", False),
+        ("(ABC)", "", False),
+        ("(logging.Handler)", "handler.emit(1)", False),
+    ],
+)
+def test_what_a_library_calls_may_run_in_steps(bases: str, calls: str, *, is_one: bool) -> None:
+    text = f"""
+    class Own(logging.Handler): ...
+    class Counting{bases}:
+        def emit(self, record):
+            self.aux = 1
+    @job.step
+    def train(x): ...
+    {calls}
+    """
+    assert ("aux" in names(text)) is is_one

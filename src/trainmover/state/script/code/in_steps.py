@@ -2,7 +2,8 @@
 
 A step is a function that is marked (`@job.step`, `job.step(train)`); with it run all functions of
 the script that it calls or names, and those that nobody calls by name: modules' `forward`, hooks,
-lambdas.
+lambdas, what operators and `with` call, and what libraries call of a class that is derived from one
+of theirs (`emit` of a handler of the log).
 """
 
 import ast
@@ -13,6 +14,13 @@ from trainmover.state.script.code import grammar
 from trainmover.state.script.code.syntax import Function, called_name, last_name, walk
 
 _CALLED_BY_NOBODY = frozenset({"forward", "__call__", "extra_repr"})
+_OPERATORS = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.MatMult: "matmul", ast.Div: "truediv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitOr: "or",
+    ast.BitXor: "xor", ast.BitAnd: "and", ast.FloorDiv: "floordiv",
+}  # fmt: skip
+_COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__")
+_NO_CALLER = frozenset({"object", "ABC", "Protocol", "Generic", "NamedTuple", "TypedDict"})
 
 
 class Steps(NamedTuple):
@@ -36,6 +44,7 @@ def steps_in(trees: Iterable[ast.Module]) -> Steps:
     bodies: list[ast.AST] = [node for node in nodes if isinstance(node, ast.Lambda)]
     waiting = [*marks, *(name for node in nodes for name in _hooked_by(node)), *_CALLED_BY_NOBODY]
     waiting += [name for body in bodies for name in _named_in(body)]
+    waiting += _called_by_libraries(nodes)
     known = set[str]()
     while waiting:
         name = waiting.pop()
@@ -68,8 +77,45 @@ def _hooked_by(node: ast.AST) -> Iterator[str]:
         yield from (last_name(one) for one in node.args)
 
 
+def _called_by_libraries(nodes: list[ast.AST]) -> Iterator[str]:
+    """Methods that the script itself never names, of classes that are derived from others' ones."""
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    own = {one.name for one in classes}
+    named = {last_name(node) for node in nodes if not isinstance(node, Function)}
+    for one in classes:
+        bases = {last_name(base) for base in one.bases}
+        if bases - own - _NO_CALLER or (bases & own):
+            names = (method.name for method in one.body if isinstance(method, Function))
+            yield from (name for name in names if name[:2] != "__" and name not in named)
+
+
 def _named_in(body: ast.AST) -> Iterator[str]:
-    return (name for node in walk(body) if (name := last_name(node)))
+    for node in walk(body):
+        if name := last_name(node):
+            yield name
+        yield from _meant_by(node)
+
+
+def _meant_by(node: ast.AST) -> Iterator[str]:
+    """Methods that a piece of syntax calls. Not those by which data is read: a fetch does that."""
+    match node:
+        case ast.With():
+            yield from ("__enter__", "__exit__")
+        case ast.AsyncWith():
+            yield from ("__aenter__", "__aexit__")
+        case ast.AugAssign(op=op) | ast.BinOp(op=op):
+            name = _OPERATORS[type(op)]
+            yield from (f"__{name}__", f"__i{name}__", f"__r{name}__")
+        case ast.Compare():
+            yield from _COMPARED
+        case ast.Subscript(ctx=ast.Store()):
+            yield "__setitem__"
+        case ast.Subscript(ctx=ast.Del()):
+            yield "__delitem__"
+        case ast.Attribute(ctx=ast.Store()):
+            yield "__setattr__"
+        case ast.Call(func=ast.Name(id="float" | "int" | "bool" as kind)):
+            yield f"__{kind}__"
 
 
 def _stored_in(body: ast.AST) -> Iterator[str]:
