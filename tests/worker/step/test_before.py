@@ -252,6 +252,32 @@ def test_what_is_one_in_kept_values_stays_one() -> None:
         assert all(queue.heap[n] is queue.of[n] for n in (0, 1))  # type: ignore[attr-defined]
 
 
+def test_data_that_a_trainer_has_is_not_copied() -> None:
+    """In the first step nobody knows yet that it lives on."""
+    trainer, objects = Counter(), tracked()
+    trainer.data = [torch.ones(1) for _ in range(arguments.OBJECTS_MAX + 1)]  # type: ignore[attr-defined]
+    trainer.words = dict.fromkeys(range(arguments.ENTRIES_MAX + 1), 0)  # type: ignore[attr-defined]
+    taken = arguments.Arguments(Living(), lambda value: None, lambda value: None)
+    taken.keep((trainer, trainer.data[:3]), {})  # type: ignore[attr-defined]
+    assert len(taken._tensors) == 3
+    assert len(taken._kept) == 4  # Its attributes, two lists of tensors, and the order.
+    assert objects.count == 0
+
+
+def test_of_large_tensors_deep_in_an_object_it_is_said_that_they_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arguments, "BYTES_MAX", 100)
+    batch = Counter()
+    batch.parts = [torch.ones(20), torch.ones(20)]  # type: ignore[attr-defined]
+    taken = Before.take(tracked(), (batch,), {})
+    for part in batch.parts:  # type: ignore[attr-defined]
+        part.zero_()
+    taken.restore(tracked())
+    assert [part.sum().item() for part in batch.parts] == [20.0, 0.0]  # type: ignore[attr-defined]
+    assert "shape 20 in place" in taken.why_not()
+
+
 def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "BYTES_MAX", 100)
     small, large = torch.ones(25), torch.ones(26)

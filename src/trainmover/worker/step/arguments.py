@@ -31,8 +31,9 @@ from trainmover.worker.step.copies import MEMORY, Copies
 from trainmover.worker.step.copies import Memory as InPlace
 
 BYTES_MAX = 64 * 1024 * 1024
-OBJECTS_MAX, DEEPEST = 2048, 12
-"""Of one call, and how many attributes and entries one lies behind."""
+OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 2048, 65536, 12
+"""Within objects, which may be a trainer that has all of its data: how many of one call, how many
+entries of a container, and how many attributes and entries one lies behind."""
 CONTAINERS = (list, dict, deque, set)
 NO_BATCH = (*TRAINED, type, FunctionType, MethodType, ModuleType)
 _OF_DATA = frozenset({"collections", "types", "argparse"})
@@ -87,12 +88,13 @@ class Arguments:
         self._slots: list[tuple[object, dict[str, Any]]] = []
         self._kept = Copies()
         self._seen: dict[int, object] = {}
+        self._bytes_inside = 0.0  # Of what lies deeper in objects.
 
     def keep(self, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
         """As they are now."""
         for value in (*args, *kwargs.values()):
             if type(value) is Tensor:  # The usual case: one call less.
-                self._keep_tensor(value)
+                self._keep_tensor(value, 0)
             else:
                 self._keep(value, 0)
 
@@ -112,12 +114,13 @@ class Arguments:
                     tensor.data = held.clone()
 
     def _keep(self, value: Any, depth: int) -> None:
+        """depth: in an object, 0: in none"""
         if type(value) in PLAIN:
             return
         if isinstance(value, Tensor):
-            self._keep_tensor(value)
+            self._keep_tensor(value, depth)
         elif isinstance(value, MEMORY):
-            if nbytes(value) > BYTES_MAX:
+            if self._size(value, depth) > BYTES_MAX:
                 self._note_large(value)
             else:
                 self._kept.add_memory(value)
@@ -127,11 +130,11 @@ class Arguments:
             self._note(value)
             self._keep_object(value, depth)
 
-    def _keep_tensor(self, tensor: Tensor) -> None:
+    def _keep_tensor(self, tensor: Tensor, depth: int) -> None:
         if id(tensor) in self._seen:
             return
         self._seen[id(tensor)] = tensor
-        if tensor.requires_grad or nbytes(tensor) > BYTES_MAX:
+        if tensor.requires_grad or self._size(tensor, depth) > BYTES_MAX:
             self.uncopied.append((tensor, version_of(tensor)))
         elif type(tensor) is not Tensor:  # It may wrap others.
             self._kept.add(tensor)
@@ -139,13 +142,23 @@ class Arguments:
             where = tensor.data_ptr(), tensor.shape, steps, tensor.dtype
             self._tensors.append((tensor, tensor.detach().clone(), where))
 
+    def _size(self, value: "Tensor | InPlace", depth: int) -> float:
+        """Its own; deep in an object, of all there so far."""
+        size = nbytes(value)
+        if depth > 1:
+            self._bytes_inside = size = self._bytes_inside + size
+        return size
+
     def _keep_entries(self, value: Any, depth: int) -> None:
+        if depth and len(value) > ENTRIES_MAX:
+            return
         if not isinstance(value, tuple) and not self._kept.add_container(value):
             return
         entries = value.values() if isinstance(value, dict) else value
-        if depth < DEEPEST and not {*map(type, entries)} <= PLAIN:
+        too_many = len(self._seen) + len(value) > OBJECTS_MAX or depth >= DEEPEST
+        if not (depth and too_many) and not {*map(type, entries)} <= PLAIN:
             for entry in entries:
-                self._keep(entry, depth + 1)
+                self._keep(entry, depth and depth + 1)
 
     def _keep_object(self, value: object, depth: int) -> None:
         if isinstance(value, NO_BATCH) or id(value) in self._seen:
