@@ -66,7 +66,7 @@ class Joiner:
             counts = self.member.variables.counts.of(function, args, kwargs)
             code = code_of(function)
             result = journey.pass_over(*self.member.kinds.of(code), counts)
-            self.shadow.written.pass_over(code, args, kwargs)
+            self.shadow.written.pass_over(code, args, kwargs, self.tracked)
             return result
         journey.begin_step()
         return self.member.run_step(function, args, kwargs)

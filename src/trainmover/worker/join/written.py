@@ -8,9 +8,12 @@ over, these stand for nothing: they have a shape, and whoever calculates with th
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainmover.torch_internals.tensors import version_of
+from trainmover.state.items import HasState
+from trainmover.state.kinds.values import Attributes
+from trainmover.state.tracked import Tracked
+from trainmover.torch_internals.tensors import memory_of, version_of
 from trainmover.torch_internals.trees import tree_flatten
 from trainmover.worker.join.unknown import WRITTEN, TensorOfBefore, UnknownNumber
 
@@ -47,14 +50,22 @@ class Written:
 
         return end
 
-    def pass_over(self, code: object, args: Any, kwargs: Any) -> None:
-        """It was called with these, and not made."""
+    def pass_over(self, code: object, args: Any, kwargs: Any, tracked: Tracked) -> None:
+        """It was called with these, and not made. What is tracked is given by others."""
         numbers = self._numbers.get(code)
         if not numbers:
             return
+        given = {memory_of(one) for _, obj in tracked.items() for one in _held_by(obj)}
         for number, tensor in enumerate(_tensors_in(args, kwargs)):
-            if number in numbers and type(tensor) is Tensor:
+            is_own = number in numbers and type(tensor) is Tensor
+            if is_own and memory_of(tensor) not in given:
                 TensorOfStep.take_place_of(tensor)
+
+
+def _held_by(obj: HasState) -> list[Tensor]:
+    if isinstance(obj, nn.Module):
+        return [*obj.parameters(), *obj.buffers()]
+    return _tensors_in(obj.state_dict(), {}) if isinstance(obj, Attributes) else []
 
 
 def _tensors_in(args: Any, kwargs: Any) -> list[Tensor]:
