@@ -78,10 +78,11 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
     for name, obj in known:
         leaves = _leaves(name, obj)
         shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
+        is_told = isinstance(obj, Attributes) and obj.tells_what_is_one
         for where, leaf in leaves:
             if type(leaf) not in _MUTABLE:
                 memory.add(_address(leaf), where, leaf)
-            elif not isinstance(obj, LRScheduler) and not _is_told(obj, where):
+            elif not (isinstance(obj, LRScheduler) or (is_told and _lies_in_a_value(where))):
                 # (Schedulers set lists anew, and fill none.)
                 containers.add(id(leaf), where, leaf)
         if isinstance(obj, nn.Module):
@@ -99,10 +100,9 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
     return Arrangement(common, containers.together(), strides, sorted(asking), hidden)
 
 
-def _is_told(obj: object, where: Where) -> bool:
-    """Whether its state says itself what is one: of what lies in kept values."""
+def _lies_in_a_value(where: Where) -> bool:
     around, _ = where
-    return isinstance(obj, Attributes) and bool(around and around[0])
+    return bool(around and around[0])
 
 
 def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:

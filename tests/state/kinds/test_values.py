@@ -8,6 +8,8 @@ import torch
 
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
+from trainmover.state.arrangement import arrangement_of
+from trainmover.state.kinds import values
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.rehearsal import rehearse
 from trainmover.state.tracked import Tracked
@@ -67,3 +69,16 @@ def test_plain_values_say_nothing_of_that() -> None:
     meter = SimpleNamespace(best=0.5, history=[1.0, 2.0], rows=[[1], [1]], both=deque([[]]))
     names = ("best", "history", "rows", "both")
     assert Attributes(meter, names).state_dict() == vars(meter)
+
+
+def test_of_too_many_it_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values, "_OBJECTS_MAX", 6)
+    entry = [1]
+    meter = SimpleNamespace(rows=[entry] * 2, few=[entry])
+    assert not Attributes(meter, ("rows", "few")).state_dict().keys() - {"rows", "few", ""}
+    assert Attributes(meter, ("rows", "few")).tells_what_is_one
+    meter.rows += [[n] for n in range(9)]
+    kept = Attributes(meter, ("rows", "few"))
+    assert kept.state_dict() == vars(meter)
+    assert not kept.tells_what_is_one
+    assert arrangement_of([("meter", kept)]).objects

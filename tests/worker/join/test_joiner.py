@@ -17,6 +17,7 @@ from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.way import Way
+from trainmover.worker.join.written import Written
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
 
@@ -37,7 +38,7 @@ class Run:
         self.member = self._part("member run_step fetch take_next", **known, **unused)
         refusal = SimpleNamespace(fails=self._fails)
         known = {"member": self.member, "steps": 2, "is_done": False}
-        known |= {"tries": None, "refusal": refusal}
+        known |= {"tries": None, "refusal": refusal, "written": Written()}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)

@@ -252,6 +252,17 @@ def test_what_is_one_in_kept_values_stays_one() -> None:
         assert all(queue.heap[n] is queue.of[n] for n in (0, 1))  # type: ignore[attr-defined]
 
 
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_memory_that_can_only_be_read_is_left_alone(tmp_path: Path) -> None:
+    """As of a file that is mapped: to write to it would end the process."""
+    path = tmp_path / "data"
+    path.write_bytes(bytes(16))
+    batch = torch.from_numpy(numpy.memmap(path, mode="r"))
+    taken = Before.take(tracked(), (batch,), {})
+    taken.restore(tracked())
+    assert batch.sum() == 0
+
+
 def test_data_that_a_trainer_has_is_not_copied() -> None:
     """In the first step nobody knows yet that it lives on."""
     trainer, objects = Counter(), tracked()

@@ -42,7 +42,8 @@ class Attributes:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        shared = state.pop(_SHARED, [])
+        shared = state.get(_SHARED, [])
+        state = {name: value for name, value in state.items() if name != _SHARED}
         if state.keys() != set(self.names):
             raise StateMismatch(
                 f"The source keeps {sorted(state)} of a {type(self.owner).__name__}, this process "
@@ -61,6 +62,11 @@ class Attributes:
             value = at(self.state_dict(), first)
             for name, *path in others:
                 setattr(self.owner, name, _with(getattr(self.owner, name), path, value))
+
+    @property
+    def tells_what_is_one(self) -> bool:
+        """Whether its state says so of all that lies in these values."""
+        return shared_in({name: getattr(self.owner, name) for name in self.names}) is not None
 
     def share(self, first: str, others: list[str]) -> None:
         """Let these be the object that the first one is, if they hold the same."""
@@ -83,9 +89,9 @@ def _is_nested(value: object) -> bool:
     return any(isinstance(entries[n], _MAY_BE_ONE) for n in (0, len(entries) // 2, -1))
 
 
-def shared_in(state: dict[str, Any]) -> list[list[list[Any]]]:
+def shared_in(state: dict[str, Any]) -> list[list[list[Any]]] | None:
     """Paths to each object that lies in several of these values, or twice in one: a name, and
-    numbers of entries. Those that are whole values are no such. Of large ones, nothing."""
+    numbers of entries. Those that are whole values are no such. None: there are too many."""
     found: dict[int, list[list[Any]]] = {}
     waiting: list[tuple[list[Any], Any]] = [([name], value) for name, value in state.items()]
     for path, value in waiting:
@@ -95,14 +101,14 @@ def shared_in(state: dict[str, Any]) -> list[list[list[Any]]]:
             if len(paths) > 1:
                 continue
         if isinstance(value, _HOLD) and len(path) < _DEEPEST:
+            if len(waiting) + len(value) > _OBJECTS_MAX:
+                return None
             entries = value.values() if isinstance(value, dict) else value
             waiting += [
                 ([*path, number], entry)
                 for number, entry in enumerate(entries)
                 if isinstance(entry, _MAY_BE_ONE)
             ]
-        if len(waiting) > _OBJECTS_MAX:
-            return []
     several = (paths for paths in found.values() if len(paths) > 1)
     return [paths for paths in several if any(len(path) > 1 for path in paths)]
 

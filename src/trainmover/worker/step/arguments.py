@@ -108,10 +108,10 @@ class Arguments:
                 object.__setattr__(owner, name, value)
         for tensor, held, geometry in self._tensors:
             with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-                if _geometry(tensor) == geometry:
-                    tensor.copy_(held)
-                else:  # `x.unsqueeze_(1)`, or other memory.
+                if _geometry(tensor) != geometry:  # `x.unsqueeze_(1)`, or other memory.
                     tensor.data = held.clone()
+                elif not torch.equal(tensor, held):  # It may lie in memory that can only be read.
+                    tensor.copy_(held)
 
     def _keep(self, value: Any, depth: int) -> None:
         """depth: in an object, 0: in none"""
