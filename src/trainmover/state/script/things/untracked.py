@@ -34,7 +34,17 @@ SMALL_BYTES = 16 * 1024
 """A tensor that is no larger is hashed each time; of others so many elements are looked at."""
 _SAMPLE = 64
 _SETTINGS = (LRScheduler, ReduceLROnPlateau, GradScaler)
-_MODAL = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RReLU)
+_MODAL = (
+    *(
+        nn.Dropout,
+        nn.Dropout1d,
+        nn.Dropout2d,
+        nn.Dropout3d,
+        nn.AlphaDropout,
+        nn.FeatureAlphaDropout,
+    ),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.RReLU),
+)
 """Layers that do something else while they are trained."""
 TRAINED = (nn.Module, torch.optim.Optimizer, *_SETTINGS)
 Mark = tuple[int, int]
