@@ -37,7 +37,7 @@ class Attributes:
         state = {}
         for name in self.names:  # Asked for at every step: a comprehension is one more call.
             state[name] = getattr(self.owner, name)
-        if any(map(_is_nested, state.values())) and (shared := shared_in(state)):
+        if any(map(_is_nested, state.values())) and (shared := _shared_in(state)):
             state[_SHARED] = shared
         return state
 
@@ -58,15 +58,15 @@ class Attributes:
             if not (hold_the_same(own, value) if is_done else filled(own, value)):
                 setattr(self.owner, name, value)
             done.append(getattr(self.owner, name))
-        for first, *others in shared:
-            value = at(self.state_dict(), first)
+        for (first, *within), *others in shared:
+            value = _at(getattr(self.owner, first), within)
             for name, *path in others:
                 setattr(self.owner, name, _with(getattr(self.owner, name), path, value))
 
     @property
     def tells_what_is_one(self) -> bool:
         """Whether its state says so of all that lies in these values."""
-        return shared_in({name: getattr(self.owner, name) for name in self.names}) is not None
+        return _shared_in({name: getattr(self.owner, name) for name in self.names}) is not None
 
     def share(self, first: str, others: list[str]) -> None:
         """Let these be the object that the first one is, if they hold the same."""
@@ -89,7 +89,7 @@ def _is_nested(value: object) -> bool:
     return any(isinstance(entries[n], _MAY_BE_ONE) for n in (0, len(entries) // 2, -1))
 
 
-def shared_in(state: dict[str, Any]) -> list[list[list[Any]]] | None:
+def _shared_in(state: dict[str, Any]) -> list[list[list[Any]]] | None:
     """Paths to each object that lies in several of these values, or twice in one: a name, and
     numbers of entries. Those that are whole values are no such. None: there are too many."""
     found: dict[int, list[list[Any]]] = {}
@@ -113,11 +113,9 @@ def shared_in(state: dict[str, Any]) -> list[list[list[Any]]] | None:
     return [paths for paths in several if any(len(path) > 1 for path in paths)]
 
 
-def at(state: dict[str, Any], path: list[Any]) -> Any:
+def _at(value: Any, path: list[int]) -> Any:
     """What lies there."""
-    name, *numbers = path
-    value = state[name]
-    for number in numbers:
+    for number in path:
         value = _entries(value)[number]
     return value
 

@@ -324,8 +324,8 @@ def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: 
 
 
 def _keep_object(value: object, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
-    """Its attributes, and the tensors and arrays that they are: a batch may be an object. What is
-    trained is put back otherwise."""
+    """In a crowd: its attributes, and the tensors and arrays that they are. What is trained is put
+    back otherwise."""
     if isinstance(value, NO_BATCH):
         return
     if (held := held_by(value)) and kept.add_container(held):
