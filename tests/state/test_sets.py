@@ -14,7 +14,7 @@ from trainmover.state import sets
 from trainmover.state.encode import decode, encode, split
 from trainmover.state.kinds.attributes import filled
 from trainmover.state.script.values import entry_of, same
-from trainmover.worker.step.copies import Copies
+from trainmover.worker.step.retry.copies import Copies
 
 in_c = pytest.mark.skipif(not is_in_c("fill"), reason="the extension is not built, or of the ABI")
 

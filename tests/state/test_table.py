@@ -14,7 +14,7 @@ from trainmover.state.kinds.values import Attributes
 from trainmover.state.moments import PARTS, TABLE, Do, Moment
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.before import Before
+from trainmover.worker.step.retry.before import Before
 
 ROOT = Path(trainmover.__file__).parent
 KINDS = [(kind, moment) for kind in TABLE for moment in Moment]

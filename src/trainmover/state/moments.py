@@ -55,7 +55,7 @@ class Cell(NamedTuple):
     by: str
 
 
-_BEFORE = Cell(Do.COPY, "worker/step/before.py")
+_BEFORE = Cell(Do.COPY, "worker/step/retry/before.py")
 _IN_RECORD = Cell(Do.SEND, "worker/step/deposit.py")
 _FROM_RECORD = Cell(Do.SEND, "worker/join/way.py")
 _FROM_RANKS = Cell(Do.SEND, "worker/join/taken.py")
@@ -75,14 +75,14 @@ def _small(retry: Cell = _BEFORE, compare: Cell = _IN_ROUNDS) -> dict[Moment, Ce
 
 PARTS = {
     "modes": _small(),
-    "buffers": _small(Cell(Do.KEEP, "worker/step/before.py")),
+    "buffers": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
     "unsaved": _small(),
     "attributes": _small(),
     "hooks": _small(),
     "settings": _small(),
     "stages": _small(),
     "gradients": _small(Cell(Do.KEEP, "state/kinds/gradients.py")),
-    "unsharded": _small(Cell(Do.KEEP, "worker/step/before.py")),
+    "unsharded": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
 }
 """What lies beside a tracked object, since its state_dict() has it not, or not for each rank.
 Gradients, sharded or not, are bulk state where they are too large for a record."""

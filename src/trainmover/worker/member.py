@@ -46,8 +46,6 @@ from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
-from trainmover.worker.step.arguments import Living
-from trainmover.worker.step.before import Before, Buffers
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
@@ -59,6 +57,8 @@ from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.results.foreseen import Foreseen
 from trainmover.worker.step.results.given import Kinds
 from trainmover.worker.step.results.reported import Reported
+from trainmover.worker.step.retry.arguments import Living
+from trainmover.worker.step.retry.before import Before, Buffers
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.flat import Memory, unflatten
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step import before
+from trainmover.worker.step.retry import before
 
 
 class Model(nn.Module):

@@ -14,8 +14,8 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.before import Before
-from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.retry.before import Before
+from trainmover.worker.step.retry.undo import Undo
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step import arguments
-from trainmover.worker.step.arguments import Living
-from trainmover.worker.step.before import Before
+from trainmover.worker.step.retry import arguments
+from trainmover.worker.step.retry.arguments import Living
+from trainmover.worker.step.retry.before import Before
 
 
 class Counter:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainmover.worker.step.copies import Copies
+from trainmover.worker.step.retry.copies import Copies
 
 
 class Memory(OrderedDict[str, int]):

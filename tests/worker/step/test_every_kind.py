@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler, swa_utils
 
 from trainmover.errors import TrainmoverError
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.before import Before
+from trainmover.worker.step.retry.before import Before
 
 SHAPELESS = {name for name in vars(nn) if name.startswith("Lazy")}
 OTHERS = {

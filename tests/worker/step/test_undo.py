@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.copies import Copies
-from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.retry.copies import Copies
+from trainmover.worker.step.retry.undo import Undo
 
 OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.aliases import Aliases, aliases, storage_of
 from trainmover.worker.step.changes import Changes
-from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.retry.undo import Undo
 from trainmover.worker.step.unseen import Unseen
 
 WRAPPED = ("data", "numpy", "__dlpack__")

@@ -20,7 +20,7 @@ from torch import Tensor
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.aliases import aliases, storage_of
 from trainmover.worker.step.changes import Changes, watched
-from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.retry.undo import Undo
 
 
 class Unseen:

@@ -17,7 +17,7 @@ from trainmover.worker.drill import Drills
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.step.changes import Changes
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.undo import Undo
+from trainmover.worker.step.retry.undo import Undo
 from trainmover.worker.step.unseen import Unseen
 
 _COLLECTIVES = "collectives are made behind the first update of a step"

@@ -17,7 +17,7 @@ from trainmover.state.script.code.relied_on import relied_on
 from trainmover.state.script.comparison import advice
 from trainmover.state.script.things.layers import Layers
 from trainmover.state.script.things.things import Things
-from trainmover.worker.step.before import Moving
+from trainmover.worker.step.retry.before import Moving
 
 KEPT: list[object] = []
 """Groups: who lets go of one waits for its threads to end, while these may wait for Python."""

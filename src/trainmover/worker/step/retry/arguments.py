@@ -27,8 +27,8 @@ from trainmover.state.script.things.libraries import module_of
 from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import version_of
-from trainmover.worker.step.copies import MEMORY, Copies
-from trainmover.worker.step.copies import Memory as InPlace
+from trainmover.worker.step.retry.copies import MEMORY, Copies
+from trainmover.worker.step.retry.copies import Memory as InPlace
 
 BYTES_MAX = 64 * 1024 * 1024
 OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 2048, 65536, 12

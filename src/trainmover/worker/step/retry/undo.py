@@ -30,7 +30,7 @@ from trainmover.state.items import HasState
 from trainmover.state.placing import load_bulk
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.optimizers import is_zero
-from trainmover.worker.step.copies import Copies
+from trainmover.worker.step.retry.copies import Copies
 
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 

@@ -29,7 +29,7 @@ from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modules import buffers_of
 from trainmover.torch_internals.tensors import version_of
-from trainmover.worker.step.arguments import (
+from trainmover.worker.step.retry.arguments import (
     BYTES_MAX,
     CONTAINERS,
     NO_BATCH,
@@ -37,7 +37,7 @@ from trainmover.worker.step.arguments import (
     Living,
     nbytes,
 )
-from trainmover.worker.step.copies import MEMORY, Copies
+from trainmover.worker.step.retry.copies import MEMORY, Copies
 
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CHANGES_IN_PLACE = (Tensor, tuple, *CONTAINERS, *MEMORY)
