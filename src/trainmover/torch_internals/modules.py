@@ -43,11 +43,33 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
 
 
 _OF_TENSORS = [vars(TensorBase)[n] for n in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+_is_view: Callable[[Tensor], bool] = operator.methodcaller("_is_view")
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
     """What is called as its gradient comes."""
     return [hook for kind in _OF_TENSORS for hook in (kind.__get__(tensor) or {}).values()]
+
+
+def taken_hooks(tensor: Tensor) -> list[Any]:
+    """The same, for `put_hooks`: as they are now."""
+    return [None if (now := kind.__get__(tensor)) is None else now.copy() for kind in _OF_TENSORS]
+
+
+def put_hooks(tensor: Tensor, taken: list[Any]) -> None:
+    """Again as they were: the handles that the script has are of the very dict that is there."""
+    for kind, hooks in zip(_OF_TENSORS, taken, strict=True):
+        now = kind.__get__(tensor)
+        if hooks is None or now is None:
+            kind.__set__(tensor, hooks)
+        else:
+            now.clear()
+            now.update(hooks)
+
+
+def is_view(tensor: Tensor) -> bool:
+    """Of another tensor, as autograd sees it."""
+    return _is_view(tensor)
 
 
 def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:

@@ -114,6 +114,7 @@ IN_MEMORY: Names = {
         "_base",
         "_cdata",
         "_indices",
+        "_is_view",
         "_nnz",
         "_post_accumulate_grad_hooks",
         "_values",

@@ -149,6 +149,8 @@ HABITS = [
     equal("updates/several", rare=True),
     equal("updates/zero", alone=True, rare=True),
     equal("updates/memory_argument", rare=True),
+    equal("updates/sensitive_batch", rare=True),
+    equal("updates/shifted_batch", rare=True),
     equal("updates/thawed", rare=True),
     equal("updates/thawed_between", holds=(13, 20), rare=True),
     equal("updates/chosen_by_set", rare=True),

@@ -22,6 +22,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry import arguments
 from trainmover.worker.step.retry.arguments import Living
 from trainmover.worker.step.retry.before import Before
+from trainmover.worker.step.retry.leaves import Leaves
 
 
 class Counter:
@@ -268,7 +269,8 @@ def test_data_that_a_trainer_has_is_not_copied() -> None:
     trainer, objects = Counter(), tracked()
     trainer.data = [torch.ones(1) for _ in range(arguments.OBJECTS_MAX + 1)]  # type: ignore[attr-defined]
     trainer.words = dict.fromkeys(range(arguments.ENTRIES_MAX + 1), 0)  # type: ignore[attr-defined]
-    taken = arguments.Arguments(Living(), lambda value: None, lambda value: None)
+    leaves = Leaves(lambda gradient: None, lambda tensor: True)
+    taken = arguments.Arguments(Living(), leaves, lambda value: None, lambda value: None)
     taken.keep((trainer, trainer.data[:3]), {})  # type: ignore[attr-defined]
     assert len(taken._tensors) == 3
     assert len(taken._kept) == 4  # Its attributes, two lists of tensors, and the order.

@@ -29,6 +29,7 @@ from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import version_of
 from trainmover.worker.step.retry.copies import MEMORY, Copies
 from trainmover.worker.step.retry.copies import Memory as InPlace
+from trainmover.worker.step.retry.leaves import Leaves
 
 BYTES_MAX = 64 * 1024 * 1024
 OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 2048, 65536, 12
@@ -80,10 +81,17 @@ class Arguments:
               they must not change
     """
 
-    def __init__(self, living: Living, note: Callable[[object], None], large: Callable[..., None]):
+    def __init__(
+        self,
+        living: Living,
+        leaves: Leaves,
+        note: Callable[[object], None],
+        large: Callable[..., None],
+    ) -> None:
         """note: gets each object, and `large` memory that is too large: they must not change."""
         self.uncopied: list[tuple[Tensor, int]] = []
-        self._living, self._note, self._note_large = living, note, large
+        self._living, self._leaves = living, leaves
+        self._note, self._note_large = note, large
         self._tensors: list[tuple[Tensor, Tensor, _Geometry]] = []
         self._slots: list[tuple[object, dict[str, Any]]] = []
         self._kept = Copies()
@@ -134,6 +142,7 @@ class Arguments:
         if id(tensor) in self._seen:
             return
         self._seen[id(tensor)] = tensor
+        self._leaves.add(tensor)
         if tensor.requires_grad or self._size(tensor, depth) > BYTES_MAX:
             self.uncopied.append((tensor, version_of(tensor)))
         elif type(tensor) is not Tensor:  # It may wrap others.

@@ -27,7 +27,7 @@ from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, entry_of, same
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
-from trainmover.torch_internals.modules import buffers_of
+from trainmover.torch_internals.modules import buffers_of, parameters_in
 from trainmover.torch_internals.tensors import version_of
 from trainmover.worker.step.retry.arguments import (
     BYTES_MAX,
@@ -38,6 +38,7 @@ from trainmover.worker.step.retry.arguments import (
     nbytes,
 )
 from trainmover.worker.step.retry.copies import MEMORY, Copies
+from trainmover.worker.step.retry.leaves import Leaves
 
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CHANGES_IN_PLACE = (Tensor, tuple, *CONTAINERS, *MEMORY)
@@ -192,6 +193,7 @@ class Before:
 
     arguments  what the step is called with
     kept       what variables hold that may change in place
+    leaves     tensors of both, as autograd knows them
     uncopied   tensors that are too large to be copied, and their versions: they must not change
     variables  those of the script outside of the step: who holds each, its name, and its value
     moving     of them and of the arguments those that nobody can put back, an iterator or a module
@@ -215,6 +217,7 @@ class Before:
     arguments: Arguments
     uncopied: list[tuple[Tensor, int]]
     kept: Copies
+    leaves: Leaves
     variables: list[tuple[Any, Any, Any]]
     moving: Moving
     generators: list[tuple[Generator, dict[str, Any]]]
@@ -233,19 +236,20 @@ class Before:
         """Cost: one RNG capture, the small states, a copy of buffers, batch and variables."""
         uncopied: list[tuple[Tensor, int]] = []
         kept = Copies()
+        leaves = _leaves(tracked, kept, uncopied)
         outside = [] if variables is None else variables.outside()
         moving = Moving(Things() if variables is None else variables.things)
         for _, _, value in outside:
             kind = type(value)
             if kind not in PLAIN:
                 if issubclass(kind, _CHANGES_IN_PLACE):
-                    _keep(value, kept, uncopied, moving)
+                    _keep(value, kept, uncopied, moving, leaves)
                 if kind is Crowd and (entries := value.entries()) is not None:
                     for entry in entries:
-                        _keep_object(entry, kept, uncopied)
+                        _keep_object(entry, kept, uncopied, leaves)
                 elif kind not in moving.still:
                     moving.note(value)
-        arguments = Arguments(living or Living(), moving.note, moving.note_memory)
+        arguments = Arguments(living or Living(), leaves, moving.note, moving.note_memory)
         arguments.keep(args, kwargs)
         drawn = [] if variables is None else variables.generators(outside)
         return Before(
@@ -257,6 +261,7 @@ class Before:
             arguments,
             uncopied + arguments.uncopied,
             kept,
+            leaves,
             outside,
             moving,
             [(one, state_of(one)) for one in drawn],
@@ -278,6 +283,8 @@ class Before:
                     f"gradient, or are larger than {BYTES_MAX >> 20} MiB, and variables "
                     f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
+        if why := self.leaves.why_not():
+            return why
         if registered.given_since(*self.layers):
             return "it has given the model a layer, and those it begins with are drawn once"
         if moved := self.moving.moved():
@@ -293,6 +300,7 @@ class Before:
             set_state(generator, state)
         process.put_back(self.process)
         self.settings.put_back()
+        self.leaves.put_back()
         self.kept.put_back()
         self.arguments.put_back()
         for owner, name, value in self.variables:
@@ -304,9 +312,36 @@ class Before:
             part.set_values({name: value.clone() for name, value in values.items()})
 
 
-def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: "Moving") -> None:
+def _leaves(tracked: Tracked, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> Leaves:
+    """Gradients of what is tracked are put back by themselves."""
+    known = set[int]()
+
+    def is_tracked(tensor: Tensor) -> bool:
+        if not known:
+            known.update(
+                id(one) for part in tracked.modules for one in parameters_in(part).values()
+            )
+        return id(tensor) in known
+
+    def keep(gradient: Tensor) -> None:
+        if nbytes(gradient) <= _VARIABLE_BYTES_MAX:
+            kept.add(gradient)
+        else:
+            uncopied.append((gradient, version_of(gradient)))
+
+    return Leaves(keep, is_tracked)
+
+
+def _keep(
+    value: Any,
+    kept: Copies,
+    uncopied: list[tuple[Tensor, int]],
+    moving: "Moving",
+    leaves: Leaves,
+) -> None:
     """What may change in place."""
     if isinstance(value, Tensor):
+        leaves.add(value)
         if value.requires_grad or nbytes(value) > _VARIABLE_BYTES_MAX:
             uncopied.append((value, version_of(value)))
         else:
@@ -320,10 +355,12 @@ def _keep(value: Any, kept: Copies, uncopied: list[tuple[Tensor, int]], moving: 
         entries = value.values() if isinstance(value, dict) else value
         for entry in entries:
             if isinstance(entry, _CHANGES_IN_PLACE):
-                _keep(entry, kept, uncopied, moving)
+                _keep(entry, kept, uncopied, moving, leaves)
 
 
-def _keep_object(value: object, kept: Copies, uncopied: list[tuple[Tensor, int]]) -> None:
+def _keep_object(
+    value: object, kept: Copies, uncopied: list[tuple[Tensor, int]], leaves: Leaves
+) -> None:
     """In a crowd: its attributes, and the tensors and arrays that they are. What is trained is put
     back otherwise."""
     if isinstance(value, NO_BATCH):
@@ -333,6 +370,7 @@ def _keep_object(value: object, kept: Copies, uncopied: list[tuple[Tensor, int]]
             if isinstance(one, MEMORY) and nbytes(one) <= BYTES_MAX:
                 kept.add_memory(one)
             elif isinstance(one, Tensor) and not one.requires_grad:
+                leaves.add(one)
                 if nbytes(one) <= BYTES_MAX:
                     kept.add(one)
                 else:
