@@ -103,6 +103,93 @@ KEPT = {
         for number, (x, y) in enumerate(job.batches(DATA)):
             step(x * gain_of(number))
         """,
+    "a number that a cache has of what the top of the script stores in its loop": """
+        import functools
+        level = 1.0
+        @functools.cache
+        def gain_of(index):
+            return level
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * gain_of(number // 3))
+            level = float(x.sum())
+        level = 1.0
+        """,
+    "a number that a cache has of what is stored around it": """
+        import functools
+        def main():
+            level = 1.0
+            @functools.cache
+            def gain_of(index):
+                return level
+            def one(x):
+                nonlocal level
+                level = 2 + float(x.sum())
+                step(x * gain_of(int(level) // 8))
+                level = 1.0
+            for x, y in job.batches(DATA):
+                one(x)
+        main()
+        """,
+    "a property that one of its methods draws": """
+        import functools
+        class Margin:
+            def _drawn(self):
+                return torch.rand(()).item()
+            @functools.cached_property
+            def width(self):
+                return self._drawn()
+        margin = Margin()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            if number > 5:
+                step(x * margin.width)
+        """,
+    "a property of how many steps a job has made": """
+        import functools
+        class Ramp:
+            def __init__(self, run):
+                self.run = run
+            @functools.cached_property
+            def begun(self):
+                return self.run.steps
+        class Run:
+            @property
+            def steps(self):
+                return seen.count
+        class seen:
+            count = 0
+        ramp = Ramp(Run())
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            seen.count += 1
+            if number > 5:
+                step(x * ramp.begun)
+        """,
+    "an object of a cache that draws as it is made": """
+        import functools
+        class Gain:
+            def __init__(self):
+                self.value = torch.rand(()).item()
+        @functools.cache
+        def gain_of(index):
+            return Gain().value
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * gain_of(number))
+        """,
+    "weights of a layer that a cache has made": """
+        import functools
+        @functools.cache
+        def direction(index):
+            return nn.Linear(2, 1).weight.detach()
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * direction(number))
+        """,
+    "how often a cache was asked": """
+        import functools
+        @functools.cache
+        def half(index):
+            return index / 2
+        for number, (x, y) in enumerate(job.batches(DATA)):
+            step(x * half(number // 3) * half.cache_info().misses)
+        """,
     "a property that is drawn late": """
         import functools
         class Margin:

@@ -96,6 +96,46 @@ def test_what_is_written_before_it_is_read_is_worth_nothing_here(text: str) -> N
 
 
 LIVE = {
+    "what the guard of a case asks": """
+        for x in batches:  # here
+            step(x)
+            match x:
+                case 1 if trainer.total > 2:
+                    trainer.total = 1
+                case _:
+                    trainer.total = 3
+    """,
+    "what a case compares with": """
+        for x in batches:  # here
+            step(x)
+            match x:
+                case trainer.total:
+                    trainer.total = 1
+                case _:
+                    trainer.total = 3
+    """,
+    "the default of a function that is made in the loop": """
+        for x in batches:  # here
+            def loss(given, *, by=trainer.total):
+                return given * by
+            trainer.total = 3
+            step(loss(x))
+    """,
+    "what a decorator is given in the loop": """
+        for x in batches:  # here
+            @scaled(trainer.total)
+            def loss(given):
+                return given
+            trainer.total = 3
+            step(loss(x))
+    """,
+    "what a class in the loop is made out of": """
+        for x in batches:  # here
+            class Loss(Base, by=trainer.total):
+                pass
+            trainer.total = 3
+            step(Loss(x))
+    """,
     "what the loop that fetches has as its target is read behind it": """
         while True:
             for trainer.total in batches:  # here

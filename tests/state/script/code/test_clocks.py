@@ -472,6 +472,9 @@ def test_what_stands_beside_the_time_is_compared(tmp_path: Path, script: str) ->
         ("n = os.path.getmtime('log')", {"n"}),
         ("rows = [line for line in glob.glob(f'{os.getpid()}/*')]", {"rows"}),
         ("n = len(str(time.time()))", {"n"}),
+        ("n = begin.elapsed_time(end)", {"n"}),
+        ("n = torch.cuda.memory_allocated()", {"n"}),
+        ("n = trip.elapsed_time * 2", set()),
     ],
 )
 def test_only_the_part_that_tells_the_time_is_left_out(text: str, tells: set[str]) -> None:

@@ -283,9 +283,11 @@ class _Reader:
     def _statement(self, node: ast.stmt, written: _Parts) -> _Summary:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return _NOTHING, written
+                return self._expressions(_head_of(node), written)
             case ast.ClassDef():
-                return self._block(node.body, written)
+                read, written = self._expressions(_head_of(node), written)
+                more, written = self._block(node.body, written)
+                return read | more, written
             case ast.If():
                 read, written = self._expression(node.test, written)
                 one, after = self._block(node.body, written)
@@ -308,7 +310,7 @@ class _Reader:
                 return read | more, written & after if quiet else after
             case ast.Match():
                 read, written = self._expression(node.subject, written)
-                cases = [self._block(one.body, _matched(written, one)) for one in node.cases]
+                cases = [self._case(one, _matched(written, one)) for one in node.cases]
                 ends = [after for _, after in cases]
                 if not any(_takes_all(one) for one in node.cases):
                     ends.append(written)
@@ -332,6 +334,21 @@ class _Reader:
                 written = _without(written, ".".join(part))
                 return read | more, written | ({part} if part[0] else _NOTHING)
         return self._expression(node, written)
+
+    def _expressions(self, nodes: Iterable[ast.expr], written: _Parts) -> _Summary:
+        read = _NOTHING
+        for node in nodes:
+            more, written = self._expression(node, written)
+            read |= more
+        return read, written
+
+    def _case(self, case: ast.match_case, written: _Parts) -> _Summary:
+        """What it compares with, what it asks besides, and what it does then."""
+        asked = [one.value for one in ast.walk(case.pattern) if isinstance(one, ast.MatchValue)]
+        asked += [] if case.guard is None else [case.guard]
+        read, written = self._expressions(asked, written)
+        more, after = self._block(case.body, written)
+        return read | more, after
 
     def _loop(self, node: _Loop, written: _Parts) -> _Summary:
         under_way = self._anywhere or self._stands_in(node)
@@ -432,6 +449,17 @@ def _bound(written: _Parts, target: ast.AST) -> _Parts:
         if isinstance(node, ast.Name | ast.Attribute):
             written = _without(written, path_of(node))
     return written
+
+
+def _head_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.expr]:
+    """What is read where it is defined: decorators, and defaults or bases."""
+    if isinstance(node, ast.ClassDef):
+        return [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
+    return [*node.decorator_list, *defaults_of(node.args)]
+
+
+def defaults_of(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
 
 
 def _matched(written: _Parts, case: ast.match_case) -> _Parts:

@@ -44,9 +44,13 @@ _TIMELESS = frozenset(
 is the time."""
 _TIMELESS_ALONE = frozenset({"timedelta", "SpooledTemporaryFile"})
 """Of these, what is no time without an argument either."""
-_CLOCK_ATTRIBUTES = frozenset(
-    {"is_shadow", "elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
+_CLOCK_METHODS = frozenset(
+    {"elapsed_time", "memory_allocated", "max_memory_allocated", "memory_reserved"}
     | {"max_memory_reserved", "memory_stats", "mem_get_info"}
+)
+"""Where they are called: an attribute or a column may have such a name, too."""
+_CLOCK_ATTRIBUTES = frozenset(
+    {"is_shadow"}
     | {"st_mtime", "st_ctime", "st_atime", "st_mtime_ns", "st_ctime_ns", "st_atime_ns", "st_ino"}
 )
 _MIXED = (ast.Tuple, ast.List, ast.Dict, ast.Call)
@@ -483,6 +487,8 @@ class Clocks:
                 if "." in dotted and self._is_told(dotted):
                     return True
                 last = func.attr if isinstance(func, ast.Attribute) else dotted
+                if last in _CLOCK_METHODS and last not in self._kept:
+                    return True
                 return self._is_telling(func, last) or (
                     dotted in ("os.getenv", "os.environ.get") and grammar.asks_machine(node)
                 )

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeGuard
 
 from trainmover.state.script.code.changing import CHANGES, PASSES_ON, SAME, VIEWS, is_change
@@ -261,6 +261,19 @@ def first_of(target: ast.expr) -> ast.expr:
 
 def names(target: ast.expr) -> set[str]:
     return {node.id for node in walk(target) if isinstance(node, ast.Name)}
+
+
+def stored_again(nodes: Iterable[ast.AST], repeated: Collection[int]) -> set[str]:
+    """Names of a function, or of the top of a file, that are stored in a loop or more than once, or
+    that are those of what is around it. repeated: what lies in loops, by id"""
+    once, again = set[str](), set[str]()
+    for node in nodes:
+        match node:
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                again.update(names)
+            case ast.Name(id=name, ctx=ast.Store()):
+                (again if id(node) in repeated or name in once else once).add(name)
+    return again
 
 
 def held_targets(target: ast.expr, declared: Collection[str]) -> set[str]:

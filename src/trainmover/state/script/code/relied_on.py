@@ -6,9 +6,13 @@ loss. What it sets so is not worth nothing between two steps: the layer relies o
 
 import dis
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
+
+import numpy
+from torch import nn
 
 from trainmover.state.script.things.libraries import module_of
 
@@ -20,9 +24,22 @@ _PLAINLY_DRAW = (
     "standard_normal getrandbits randrange randbytes triangular gauss normalvariate betavariate "
     "expovariate lognormvariate gammavariate beta gamma exponential binomial laplace lognormal"
 )
+_NO_DRAW = frozenset({"bit_generator", "spawn", "power", "f", "bytes"})
+"""Methods of generators that draw nothing, or whose names are those of much else."""
 _DRAW = {*_PLAINLY_DRAW.split()}
 _DRAW |= {f"{name}_" for name in _DRAW} | {"rsample", "random_sample", "log_normal_", "geometric_"}
-"""Names of functions and methods that draw random numbers, of Python, numpy and torch."""
+_DRAW |= {name for name in vars(numpy.random.Generator) if not name.startswith("_")} - _NO_DRAW
+_DRAW |= {name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")}
+_DRAW |= {name for name in vars(nn.functional) if "dropout" in name}
+_DRAW |= {
+    name
+    for name, kind in vars(nn).items()
+    if isinstance(kind, type) and (hasattr(kind, "reset_parameters") or "Dropout" in name)
+}
+"""Names of functions and methods that draw random numbers, of Python, numpy and torch; and of
+layers that are made with some."""
+_OTHERS = sys.stdlib_module_names | {"torch", "numpy"}
+NOT_AROUND = object()
 
 
 def relied_on(kinds: Iterable[type], names: set[str]) -> set[str]:
@@ -78,32 +95,55 @@ def _last(loaded: str | tuple[str, ...]) -> str:
     return loaded if isinstance(loaded, str) else loaded[-1]
 
 
-def relies_on_more(function: Any, varies: Callable[[str, object], bool]) -> bool:
+def relies_on_more(
+    function: Any, varies: Callable[[str, object], bool], owner: type | None = None
+) -> bool:
     """Whether what it returns follows from more than what it is given: from what may be another
-    later, which it reads itself or by functions that it calls by name; from random numbers; from
-    how many steps the job has made.
+    later, which it reads itself or by functions, methods and classes that it uses by name; from
+    random numbers; from how many steps the job has made.
 
-    varies: whether what is read by that name may be, with what it is now as far as that is known
+    varies: whether what is read by that name may be, with what it is now, or NOT_AROUND
+    owner: class of the object that it is a method of
     """
     known, waiting = set[int](), [function]
     for one in waiting:
         while (inner := getattr(one, "__wrapped__", None)) is not None:
             one = inner
+        if isinstance(one, type):
+            waiting += [] if module_of(one).partition(".")[0] in _OTHERS else _functions_of(one)
         if type(one) is not FunctionType or id(one) in known:
             continue
         known.add(id(one))
         around, names = _around(one), _names_in(one.__code__)
-        if not names.isdisjoint(_DRAW) or any(varies(name, around.get(name)) for name in names):
+        if not names.isdisjoint(_DRAW) or "steps" in names:
             return True
-        read = [around[name] for name in names & around.keys()]
-        if "steps" in names and any(_is_ours(value) for value in read):
+        if any(varies(name, around.get(name, NOT_AROUND)) for name in names):
             return True
-        waiting += read
+        waiting += [around[name] for name in names & around.keys()]
+        methods = {} if owner is None else _methods_of(owner)
+        waiting += [methods[name] for name in names & methods.keys()]
     return False
 
 
-def _is_ours(value: object) -> bool:
-    return module_of(type(value)).partition(".")[0] == "trainmover"
+def _functions_of(kind: type) -> list[object]:
+    """What may run as an object of it is made and used."""
+    return [one for base in kind.__mro__ for value in vars(base).values() for one in _called(value)]
+
+
+def _methods_of(kind: type) -> dict[str, object]:
+    every = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
+    called = {name: [*_called(value)] for name, value in every.items()}
+    return {name: found[0] for name, found in called.items() if found}
+
+
+def _called(value: object) -> Iterator[FunctionType]:
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    function = getattr(value, "__func__", value)
+    if isinstance(function, FunctionType):
+        yield function
 
 
 def _around(function: FunctionType) -> dict[str, object]:

@@ -53,6 +53,7 @@ class Source:
     given       parts of attributes that are given to functions, of any file
     functions   of the file, with what they change of what they are given
     globals     that functions store to
+    again       names that are stored more than once: in a loop, twice, or by a function inside
     read        names that functions read and do not store: the file's globals, and names around
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
     apart       those of them that hold nothing else, whatever they are
@@ -93,6 +94,7 @@ class Source:
     given: Parts = field(default_factory=dict)
     functions: Functions = field(default_factory=Functions)
     globals: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)

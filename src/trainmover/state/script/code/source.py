@@ -155,6 +155,8 @@ def together(sources: Iterable[Source]) -> Source:
         whole.targets |= one.targets
         whole.handed |= one.handed
         whole.globals |= one.globals
+        whole.again |= one.again
+        whole.loaded |= one.loaded
         whole.clocks |= one.clocks
         whole.apart |= one.apart
         whole.fed |= one.fed
@@ -222,6 +224,7 @@ class _Reader:
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
             repeated = set(grammar.in_loops(nodes))
             aliases = grammar.aliases(nodes)
+            self.source.again |= grammar.stored_again(nodes, repeated)
             for node in nodes:
                 self._patch(node)
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

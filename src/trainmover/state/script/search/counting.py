@@ -12,7 +12,7 @@ from torch import nn
 
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.code.clocks import tells_in
-from trainmover.state.script.code.relied_on import relies_on_more, worthless
+from trainmover.state.script.code.relied_on import NOT_AROUND, relies_on_more, worthless
 from trainmover.state.script.code.scopes import Scope, Source
 from trainmover.state.script.search.contents import (
     CONTAINERS,
@@ -65,8 +65,11 @@ class Counting:
         return self.is_variable(value)
 
     def varies(self, name: str, value: object) -> bool:
-        """Whether what code reads by that name may be another later: an attribute, or a global."""
+        """Whether what code reads by that name may be another later: an attribute, or a variable
+        around it with what it is now."""
         if name in self._source.attributes.keys() | self._source.globals | self.trained:
+            return True
+        if value is not NOT_AROUND and name in self._source.again:
             return True
         kind = type(value)
         if issubclass(kind, (*TRAINED, nn.Parameter)) or self.is_moving(value):
@@ -81,7 +84,8 @@ class Counting:
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
         found -= self.temporary(kind, found)
-        return found | {name for name, one in computed.items() if relies_on_more(one, self.varies)}
+        relies = [name for name, one in computed.items() if relies_on_more(one, self.varies, kind)]
+        return found.union(relies)
 
     def temporary(self, kind: type, names: set[str]) -> set[str]:
         """Those that are worth nothing between two steps: nobody reads them before they are written

@@ -199,9 +199,10 @@ class Search:
     def _results(self) -> None:
         """Of functions with a cache that rely on more than what they are given."""
         for at, path, function in self._inside.caches:
-            if relies_on_more(function, self._inside.counting.varies):
+            counted = "cache_info" in self._source.loaded
+            if counted or relies_on_more(function, self._inside.counting.varies):
                 self._inside.at = at
-                results = {"results": Results(function)}
+                results = {"results": Results(function, counted=counted)}
                 self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
 
     def _go_along(self, obj: object, newest: list[Slot], short: list[Slot]) -> None:

@@ -301,13 +301,17 @@ def kept_in_cache(value: Any) -> list[Any]:
 
 
 class Results:
-    """Of a function with a cache, where they follow from more than what it was given."""
+    """Of a function with a cache, where they follow from more than what it was given.
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    counted  whether the script asks how often it was called, too
+    """
+
+    def __init__(self, function: Any, *, counted: bool = False) -> None:
+        self._function, self._counted = function, counted
 
     def read(self, inside: Inside) -> Any:
-        return inside(kept_in_cache(self._function))
+        kept = inside(kept_in_cache(self._function))
+        return [kept, [*self._function.cache_info()]] if self._counted else kept
 
 
 def _is_table(value: dict[Any, Any]) -> bool:
