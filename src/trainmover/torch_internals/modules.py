@@ -43,7 +43,6 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
 
 
 _OF_TENSORS = [vars(TensorBase)[n] for n in ("_backward_hooks", "_post_accumulate_grad_hooks")]
-_is_view: Callable[[Tensor], bool] = operator.methodcaller("_is_view")
 
 
 def hooks_of(tensor: Tensor) -> list[Any]:
@@ -65,11 +64,6 @@ def put_hooks(tensor: Tensor, taken: list[Any]) -> None:
         else:
             now.clear()
             now.update(hooks)
-
-
-def is_view(tensor: Tensor) -> bool:
-    """Of another tensor, as autograd sees it."""
-    return _is_view(tensor)
 
 
 def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:

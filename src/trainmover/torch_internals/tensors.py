@@ -37,6 +37,9 @@ coordinates_of: Callable[[Tensor], Tensor] = operator.methodcaller("_indices")
 values_of: Callable[[Tensor], Tensor] = operator.methodcaller("_values")
 """The entries themselves."""
 
+is_view: Callable[[Tensor], bool] = operator.methodcaller("_is_view")
+"""Of another tensor, as autograd sees it."""
+
 _PLAIN = {Tensor, nn.Parameter}
 _SEARCHES = 8
 

@@ -19,6 +19,12 @@ def ask_for_gradient(x: Tensor) -> Tensor:
     return x.grad.clone()
 
 
+def ask_once(x: Tensor) -> Tensor:
+    found = ask_for_gradient(x)
+    x.requires_grad_(False)
+    return found
+
+
 def hook(x: Tensor) -> Tensor:
     x.requires_grad_()
     x.register_hook(lambda grad: 2 * grad)
@@ -42,7 +48,7 @@ def shift_in_place(x: Tensor) -> Tensor:
     return x.detach().clone()
 
 
-@pytest.mark.parametrize("use", [ask_for_gradient, hook, hook_behind, shift_in_place])
+@pytest.mark.parametrize("use", [ask_for_gradient, ask_once, hook, hook_behind, shift_in_place])
 def test_each_try_finds_the_batch_as_it_came(use: Callable[[Tensor], Tensor]) -> None:
     batch = torch.ones(2)
     taken = Before.take(Tracked(), ([{"x": batch}],), {})
@@ -77,6 +83,19 @@ def test_a_part_of_a_tensor_that_became_a_part_of_a_graph_cannot_be_put_back() -
     taken = Before.take(Tracked(), (part,), {})
     shift_in_place(part)
     assert "a part of a tensor" in taken.why_not()
+
+
+def test_one_that_is_trained_no_more_keeps_its_gradient() -> None:
+    shift = torch.ones(2, requires_grad=True)
+    had = ask_for_gradient(shift)
+    shift.requires_grad_(False)
+    taken = Before.take(Tracked(), (shift,), {})
+    shift.requires_grad_(True)
+    ask_for_gradient(shift)
+    taken.restore(Tracked())
+    assert not shift.requires_grad
+    assert shift.grad is not None
+    assert torch.equal(shift.grad, had)
 
 
 def test_gradients_of_what_is_tracked_are_left_to_others() -> None:

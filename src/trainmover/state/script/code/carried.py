@@ -455,11 +455,8 @@ def _head_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> lis
     """What is read where it is defined: decorators, and defaults or bases."""
     if isinstance(node, ast.ClassDef):
         return [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
-    return [*node.decorator_list, *defaults_of(node.args)]
-
-
-def defaults_of(arguments: ast.arguments) -> list[ast.expr]:
-    return [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
+    by_name = [one for one in node.args.kw_defaults if one is not None]
+    return [*node.decorator_list, *node.args.defaults, *by_name]
 
 
 def _matched(written: _Parts, case: ast.match_case) -> _Parts:

@@ -8,6 +8,7 @@ import dis
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -58,19 +59,21 @@ def worthless(temporary: set[str], kinds: Iterable[type]) -> set[str]:
 
 @functools.cache
 def _reads(kind: type, name: str) -> bool:
-    codes = [code for value in vars(kind).values() for code in _codes_of(value)]
+    bound = [value for value in vars(kind).values() if not isinstance(value, staticmethod)]
+    codes = [function.__code__ for value in bound for function in _functions_in(value)]
     named = [(code, code.co_varnames[0]) for code in codes if code.co_argcount]
     return any(_reads_of(self, code, name) for code, self in named)
 
 
-def _codes_of(value: object) -> Iterator[CodeType]:
-    if isinstance(value, staticmethod):
-        return
-    function = getattr(value, "__func__", value)
-    parts = (value.fget, value.fset) if isinstance(value, property) else (function,)
-    for part in parts:
-        if isinstance(part, FunctionType):
-            yield part.__code__
+def _functions_in(value: object) -> Iterator[FunctionType]:
+    """Of what a class has by some name: a method, however it is bound, or those of a property."""
+    if isinstance(value, property):
+        parts: tuple[object, ...] = (value.fget, value.fset)
+    elif isinstance(value, functools.cached_property):
+        parts = (value.func,)
+    else:
+        parts = (getattr(value, "__func__", value),)
+    yield from (part for part in parts if isinstance(part, FunctionType))
 
 
 def _reads_of(self: str, code: CodeType, name: str) -> bool:
@@ -105,12 +108,14 @@ def relies_on_more(
     varies: whether what is read by that name may be, with what it is now, or NOT_AROUND
     owner: class of the object that it is a method of
     """
+    methods = {} if owner is None else _methods_of(owner)
     known, waiting = set[int](), [function]
     for one in waiting:
         while (inner := getattr(one, "__wrapped__", None)) is not None:
             one = inner
         if isinstance(one, type):
-            waiting += [] if module_of(one).partition(".")[0] in _OTHERS else _functions_of(one)
+            is_others = module_of(one).partition(".")[0] in _OTHERS
+            waiting += [] if is_others else chain(*_methods_of(one).values())
         if type(one) is not FunctionType or id(one) in known:
             continue
         known.add(id(one))
@@ -120,30 +125,17 @@ def relies_on_more(
         if any(varies(name, around.get(name, NOT_AROUND)) for name in names):
             return True
         waiting += [around[name] for name in names & around.keys()]
-        methods = {} if owner is None else _methods_of(owner)
-        waiting += [methods[name] for name in names & methods.keys()]
+        waiting += chain(*(methods[name] for name in names & methods.keys()))
     return False
 
 
-def _functions_of(kind: type) -> list[object]:
-    """What may run as an object of it is made and used."""
-    return [one for base in kind.__mro__ for value in vars(base).values() for one in _called(value)]
-
-
-def _methods_of(kind: type) -> dict[str, object]:
-    every = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
-    called = {name: [*_called(value)] for name, value in every.items()}
-    return {name: found[0] for name, found in called.items() if found}
-
-
-def _called(value: object) -> Iterator[FunctionType]:
-    if isinstance(value, property):
-        value = value.fget
-    elif isinstance(value, functools.cached_property):
-        value = value.func
-    function = getattr(value, "__func__", value)
-    if isinstance(function, FunctionType):
-        yield function
+def _methods_of(kind: type) -> dict[str, list[FunctionType]]:
+    """By name, with those of its bases that `super()` may call."""
+    found: dict[str, list[FunctionType]] = {}
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            found.setdefault(name, []).extend(_functions_in(value))
+    return found
 
 
 def _around(function: FunctionType) -> dict[str, object]:

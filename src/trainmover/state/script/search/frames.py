@@ -198,8 +198,8 @@ class Search:
 
     def _results(self) -> None:
         """Of functions with a cache that rely on more than what they are given."""
+        counted = "cache_info" in self._source.loaded
         for at, path, function in self._inside.caches:
-            counted = "cache_info" in self._source.loaded
             if counted or relies_on_more(function, self._inside.counting.varies):
                 self._inside.at = at
                 results = {"results": Results(function, counted=counted)}

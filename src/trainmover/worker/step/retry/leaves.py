@@ -10,31 +10,34 @@ from typing import Any
 
 from torch import Tensor
 
-from trainmover.torch_internals.modules import is_view, put_hooks, taken_hooks
+from trainmover.torch_internals.modules import put_hooks, taken_hooks
+from trainmover.torch_internals.tensors import is_view
 
 
 class Leaves:
     """Of one step.
 
     keep        gets each gradient that there is already
-    is_tracked  whether a tensor's gradient is put back otherwise
+    is_tracked  whether it is a parameter that is tracked: all of this is put back otherwise
     """
 
     def __init__(
         self, keep: Callable[[Tensor], None], is_tracked: Callable[[Tensor], bool]
     ) -> None:
         self._keep, self._is_tracked = keep, is_tracked
-        self._plain: list[Tensor] = []
-        self._trained: list[tuple[Tensor, Tensor | None, list[Any]]] = []
+        self._plain: list[Tensor] = []  # The usual case: neither trained nor with a gradient.
+        self._others: list[tuple[Tensor, bool, Tensor | None, list[Any]]] = []
 
     def add(self, tensor: Tensor) -> None:
         """As it is now. What is no leaf belongs to a graph, which nobody can put back."""
-        if not tensor.requires_grad:
+        is_trained = tensor.requires_grad
+        if not is_trained and tensor.grad is None:
             self._plain.append(tensor)
         elif tensor.is_leaf and not self._is_tracked(tensor):
-            if (gradient := tensor.grad) is not None:
+            gradient = tensor.grad
+            if gradient is not None:
                 self._keep(gradient)
-            self._trained.append((tensor, gradient, taken_hooks(tensor)))
+            self._others.append((tensor, is_trained, gradient, taken_hooks(tensor)))
 
     def why_not(self) -> str:
         """Why they cannot be put back, "" if they can."""
@@ -47,12 +50,15 @@ class Leaves:
         for tensor in self._plain:
             if not tensor.is_leaf:
                 tensor.detach_()
-            if tensor.requires_grad:
-                tensor.requires_grad_(False)
-                put_hooks(tensor, [None, None])
-            tensor.grad = None
-        for tensor, gradient, hooks in self._trained:
+            is_used = tensor.requires_grad or tensor.grad is not None
+            if is_used and not self._is_tracked(tensor):
+                _put(tensor, False, None, [None, None])
+        for tensor, is_trained, gradient, hooks in self._others:
             if tensor.is_leaf:
-                tensor.requires_grad_(True)
-                put_hooks(tensor, hooks)
-                tensor.grad = gradient
+                _put(tensor, is_trained, gradient, hooks)
+
+
+def _put(tensor: Tensor, is_trained: bool, gradient: Tensor | None, hooks: list[Any]) -> None:
+    tensor.requires_grad_(is_trained)
+    put_hooks(tensor, hooks)
+    tensor.grad = gradient
