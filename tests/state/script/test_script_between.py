@@ -1,6 +1,8 @@
 """Iterators around a loop over data that keep something of it are found, however far they are."""
 
+import functools
 import itertools
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -48,6 +50,22 @@ def levels() -> Iterator[int]:
         yield METER.level
 
 
+def doubled_one(value: int) -> int:
+    return math.ceil(2 * value * math.tau)
+
+
+def raised(value: int, by: int = 1) -> int:
+    return value + METER.level * by
+
+
+class Levels:
+    def __iter__(self) -> "Levels":
+        return self
+
+    def __next__(self) -> int:
+        return METER.level
+
+
 def counted() -> Iterator[int]:
     yield from range(20)
 
@@ -57,6 +75,26 @@ WAYS: dict[str, tuple[Callable[[Data], Iterable[object]], list[str]]] = {
     "a generator": (through, []),
     "zip": (lambda data: zip(data, range(3), strict=False), []),
     "zip behind a count": (lambda data: zip(counted(), data, strict=False), []),
+    "zip behind a map of what is given": (
+        lambda data: zip(map(doubled_one, range(9)), data, strict=False),
+        [],
+    ),
+    "zip behind a map by a meter": (
+        lambda data: zip(map(raised, itertools.repeat(1)), data, strict=False),
+        ["raised() in a zip"],
+    ),
+    "zip behind a map by a part of one": (
+        lambda data: zip(map(functools.partial(raised, by=2), range(9)), data, strict=False),
+        ["raised() in a zip"],
+    ),
+    "zip behind a function that is called": (
+        lambda data: zip(iter(lambda: raised(1), None), data, strict=False),
+        ["<lambda>() in a zip"],
+    ),
+    "zip behind some of an iterator's own": (
+        lambda data: zip(itertools.islice(Levels(), 9), data, strict=False),
+        ["Levels() in a zip"],
+    ),
     "zip behind what a meter says": (
         lambda data: zip(levels(), data, strict=False),
         ["levels() in a zip"],

@@ -39,7 +39,8 @@ class Attributes:
         owner, stored, self._layers = self._owner, self._stored, registered.layers
         self._modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
         parts: list[Any] = self._modules or [owner]
-        found = [(part, sorted(set(stored(part)) - _OF_TORCH)) for part in parts]
+        others = _OF_TORCH if self._modules else _OF_OPTIMIZERS
+        found = [(part, sorted(set(stored(part)) - others)) for part in parts]
         self._parts = [(number, part, names) for number, (part, names) in enumerate(found) if names]
         self._compiled = [
             (number, part, names)
@@ -123,7 +124,8 @@ def _too_much(part: object, name: str) -> UserError:
     )
 
 
-_OF_TORCH = modules.TABLES | {"training", "state", "param_groups"}
+_OF_TORCH = modules.TABLES | {"training"}
+_OF_OPTIMIZERS = frozenset({"state", "param_groups"})
 
 
 def goes_along(value: object) -> bool:

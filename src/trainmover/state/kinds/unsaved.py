@@ -67,9 +67,10 @@ class _Buffer:
             self.changes = self.keeps_changing = True
 
     def put(self, value: Tensor | None) -> None:
-        """In its place: the tensor that is there stays, if it has that shape."""
+        """In its place: the tensor that is there stays, if it has that shape and dtype."""
         live, self.changes = self.live, True
-        if value is not None and live is not None and live.shape == value.shape:
+        is_alike = value is not None and live is not None and _form(live) == _form(value)
+        if value is not None and live is not None and is_alike:
             live.copy_(value)
         elif value is not None and live is not None:
             buffers_of(self._module)[self._name] = value.to(live.device)
@@ -143,6 +144,10 @@ class Unsaved:
 
 def _differ(one: Seen, other: Seen) -> bool:
     return one[0] is not other[0] or one[1] != other[1]
+
+
+def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
+    return tensor.shape, tensor.dtype
 
 
 def _same_bytes(one: Tensor, other: Tensor) -> bool:

@@ -6,7 +6,8 @@ an empty one: it goes on with other batches. Iterators written in Python are gen
 script's own, whose frames are looked at like all others.
 
 `zip(rates(), job.batches(loader))` has a rate already while it fetches: what a generator has given
-so, and has not made of its own locals alone, lies nowhere either.
+so, and has not made of its own locals alone, lies nowhere either; nor has a `map` over a function
+that reads more, or an iterator of the script's own class.
 """
 
 import dis
@@ -14,7 +15,12 @@ import gc
 import inspect
 import itertools
 from collections.abc import Iterable, Iterator
-from types import CodeType, FrameType, GeneratorType, ModuleType
+from functools import partial
+from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from typing import Any
+
+from trainmover.installed import is_installed
+from trainmover.state.script.things.held import closed_over
 
 _NAMES = "accumulate batched cycle dropwhile groupby islice pairwise _tee _tee_dataobject"
 _KEEPING = tuple(vars(itertools)[name] for name in _NAMES.split() if hasattr(itertools, name))
@@ -31,6 +37,7 @@ _PASSING = (
     itertools.zip_longest,
     tuple,  # In which zip and map have theirs.
 )
+_LOADS_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _AT_ONCE = (map, zip, itertools.zip_longest)
 _DEPTH_MAX = 8
 
@@ -67,25 +74,68 @@ def _given_before(iterators: tuple[object, ...], fed: set[int]) -> Iterator[str]
     if not any(isinstance(one, _AT_ONCE) for one in gc.get_referrers(iterators)):
         return
     for one in itertools.takewhile(lambda its: id(its) not in fed, iterators):
-        if type(one) is GeneratorType and _reads_more(one.gi_code, one.gi_frame):
-            yield f"{one.gi_code.co_name}() in a zip"
+        if name := _made_of_more(one, set()):
+            yield f"{name} in a zip"
 
 
-def _reads_more(code: CodeType, frame: FrameType | None) -> bool:
-    """Whether it reads an attribute, or a variable that is no function, class or module."""
-    around = {} if frame is None else {**frame.f_globals, **frame.f_locals}
+def _made_of_more(value: Any, seen: set[int]) -> str:
+    """Its name, or that of what it gets its own from: a generator or a function that reads more
+    than its own locals, an iterator of a class of the script's; "" if it is none."""
+    if id(value) in seen:
+        return ""
+    seen.add(id(value))
+    kind = type(value)
+    if kind is GeneratorType:
+        frame = value.gi_frame
+        around = {} if frame is None else {**frame.f_globals, **frame.f_locals}
+        more = _reads_more(value.gi_code, around, seen)
+        return f"{value.gi_code.co_name}()" if more else ""
+    if kind is FunctionType:
+        code, around = value.__code__, value.__globals__
+        own = not is_installed(code.co_filename)
+        more = own and _reads_more(code, {**around, **closed_over(value)}, seen)
+        return f"{code.co_name}()" if more else ""
+    if kind is MethodType:
+        return _made_of_more(value.__func__, seen)
+    following = vars(kind).get("__next__") or vars(kind).get("__call__")
+    if type(following) is FunctionType:
+        return "" if is_installed(following.__code__.co_filename) else f"{kind.__name__}()"
+    if not (hasattr(kind, "__next__") or kind is partial):
+        return ""
+    within = (_made_of_more(one, seen) for one in _taken_from(value))
+    return next(filter(None, within), "")
+
+
+def _taken_from(iterator: object) -> Iterator[object]:
+    """By one that is written in C: what it goes through, and the function that it calls."""
+    for one in gc.get_referents(iterator):
+        yield from one if type(one) is tuple else (one,)
+
+
+def _reads_more(code: CodeType, around: dict[str, object], seen: set[int]) -> bool:
+    """Whether it reads an attribute of anything but a library's module, or a variable that is no
+    function, class or module; or calls a function of the script's that does."""
+    value: object = None
     for step in dis.get_instructions(code):
-        if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            return True
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
-            value = around.get(step.argval)
-            if (
-                value is not None
-                and not isinstance(value, type | ModuleType)
-                and not callable(value)
-            ):
+        if step.opname in _LOADS_ATTRIBUTE:
+            if not (isinstance(value, ModuleType) and _is_of_library(value)):
                 return True
+            value = vars(value).get(step.argval)
+        elif step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            value = around.get(step.argval)
+            if type(value) is FunctionType:
+                if _made_of_more(value, seen):
+                    return True
+            elif not (value is None or isinstance(value, type | ModuleType) or callable(value)):
+                return True
+        elif step.opname not in ("CACHE", "PUSH_NULL"):
+            value = None
     return False
+
+
+def _is_of_library(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is None or is_installed(file)
 
 
 def _name(iterator: object) -> str:

@@ -15,7 +15,7 @@ import numpy
 from torch import Tensor
 
 from trainmover.state.script.search.layout import ABSENT, NEVER, Slot, value_of
-from trainmover.state.script.things.things import CANNOT_BE_READ
+from trainmover.state.script.things.held import CANNOT_BE_READ
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, same
 from trainmover.torch_internals.tensors import version_of
 

@@ -38,9 +38,9 @@ from trainmover.state.kinds.generators import Generator, state_of
 from trainmover.state.script import handles
 from trainmover.state.script.fold import databases, kinds, names, objects, of_torch, tensors
 from trainmover.state.script.fold.addresses import are_addresses
-from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.held import CANNOT_BE_READ, held_by
 from trainmover.state.script.things.libraries import is_like_array, is_of_library, kept_in
-from trainmover.state.script.things.things import CANNOT_BE_READ, TOLD, Things, in_words
+from trainmover.state.script.things.things import TOLD, Things, in_words
 from trainmover.state.script.things.views import Views
 from trainmover.torch_internals.tensors import wrapped_in
 
@@ -367,7 +367,9 @@ class Fold:
             if issubclass(kind, base):
                 return [kind.__name__, base.__repr__(value)]
         if not issubclass(kind, type) and dataclasses.is_dataclass(kind):
-            return self._mapping(_fields_of(value), depth)
+            fields = _fields_of(value)
+            beside = self._things.beside(value, fields, lambda one: self._inside(one, depth))
+            return [*self._mapping(fields, depth), *beside]
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return self._sequence(value, depth)
         return None

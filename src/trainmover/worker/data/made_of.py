@@ -27,9 +27,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
 from trainmover.state.script.search.contents import CONTAINERS, entries_of
-from trainmover.state.script.things.held import closed_over, held_by, slots_in
+from trainmover.state.script.things.held import CANNOT_BE_READ, closed_over, held_by, slots_in
 from trainmover.state.script.things.readers import written
-from trainmover.state.script.things.things import CANNOT_BE_READ
 from trainmover.state.script.values import PLAIN, entry_of
 from trainmover.torch_internals.modules import OF_TORCH
 from trainmover.worker.data.loader_parts import parts

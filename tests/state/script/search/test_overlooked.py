@@ -63,7 +63,7 @@ CHANGES = [
 STORES = [
     ("exec('self.count += 1')", "trainer.count"),
     ("exec('Trainer.started = float(x[0])')", "Trainer.started"),
-    ("self.limited.__init__(float(x[0]))", "Trainer.limited.most"),
+    ("getattr(self.limited, '__in' + 'it__')(float(x[0]))", "Trainer.limited.most"),
 ]
 Run = Callable[[str, str], captures.Job]
 

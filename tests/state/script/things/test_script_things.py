@@ -64,6 +64,45 @@ KEPT = {
                 optimizer.step()
         main()
         """,
+    "plans of a scheduler": """
+        import sched
+        def put(value):
+            global rate
+            rate = value
+        rate = 1.0
+        def main():
+            plan = sched.scheduler(timefunc=lambda: 0, delayfunc=lambda steps: None)
+            for x, y in job.batches(DATA):
+                plan.enter(1000, 1, put, (float(x[0]),))
+        main()
+        """,
+    "count of a logger of the script's class": """
+        import logging
+        class Counting(logging.Logger):
+            def __init__(self, name, level=0):
+                super().__init__(name, level)
+                self.warned = 0
+            def warning(self, *args):
+                self.warned += 1
+        logging.setLoggerClass(Counting)
+        logging.getLogger("counts warnings")
+        logging.setLoggerClass(logging.Logger)
+        def main():
+            for x, y in job.batches(DATA):
+                logging.getLogger("counts warnings").warning(x)
+                y * logging.getLogger("counts warnings").warned
+        main()
+        """,
+    "what a setter that was made before has set": """
+        from functools import partial
+        def main():
+            criterion = nn.SmoothL1Loss()
+            put = partial(setattr, criterion, "beta")
+            for x, y in job.batches(DATA):
+                criterion(x, x)
+                put(0.1 + float(x.norm()))
+        main()
+        """,
     "norms by parameter": """
         def main():
             norms = torch.utils.weak.WeakTensorKeyDictionary()
@@ -1202,6 +1241,37 @@ KEPT = {
 }
 
 INNOCENT = {
+    "plans of a scheduler for some time of the clock": """
+        import sched
+        import time
+        def main():
+            plan = sched.scheduler()
+            for x, y in job.batches(DATA):
+                if plan.empty():
+                    plan.enter(1000, 1, print, ("beat",))
+        main()
+        """,
+    "objects that have methods of each other": """
+        class Part:
+            def __init__(self, whole):
+                self.whole, self.calls = whole, [whole.one, whole.two, whole.three, self.one]
+            def one(self, x):
+                return x
+        class Whole(Part):
+            def __init__(self):
+                super().__init__(self)
+                self.parts = [Part(self), Part(self)]
+                self.mine = self.one, self.two, self.parts[0].one
+            def two(self, x):
+                return x
+            three = two
+        def main():
+            for x, y in job.batches(DATA):
+                whole = Whole()
+                for call in whole.calls:
+                    call(x)
+        main()
+        """,
     "a database in a file": """
         import sqlite3
         def main():

@@ -42,6 +42,17 @@ def functions(node: ast.AST, owner: str) -> Iterator[tuple[Function, str]]:
             yield from functions(child, child.name if isinstance(child, ast.ClassDef) else owner)
 
 
+def begins_anew(functions: Iterable[tuple[Function, str]]) -> bool:
+    """Whether objects may be set up again where they lie: something that is no constructor has one
+    by its name."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("__init__", "__post_init__")
+        for function, _ in functions
+        if function.name not in CONSTRUCTORS
+        for node in own(function)
+    )
+
+
 def own(node: ast.AST) -> Iterator[ast.AST]:
     """Everything below `node` that belongs to the same scope."""
     for child in children(node):
@@ -190,6 +201,8 @@ def stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None]
     match node:
         case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[holder, name, *_]):
             yield holder, constant(name)
+        case ast.Call(args=[ast.Name(id="setattr" | "delattr"), holder, *names]):
+            yield holder, constant(names[0]) if names else None
         case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args) if attr in _BY_NAME:
             if len(args) == 3:  # object.__setattr__(thing, name, value)
                 value, *args = args
@@ -202,6 +215,17 @@ def stored_by_name(node: ast.AST) -> Iterator[tuple[ast.expr | None, str | None]
                 yield from ((held[0], keyword.arg) for keyword in node.keywords)
                 if node.args:
                     yield held[0], constant(node.args[0])
+
+
+def is_stored(node: ast.AST) -> bool:
+    """Whether it is an attribute that is stored to."""
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+
+
+def makes_setter(node: ast.AST) -> bool:
+    """Whether something is given `setattr`, to be called later: `partial(setattr, layer, "p")`."""
+    given = node.args if isinstance(node, ast.Call) else []
+    return any(isinstance(one, ast.Name) and one.id in ("setattr", "delattr") for one in given)
 
 
 def _held_in(value: ast.expr) -> tuple[ast.expr | None] | None:

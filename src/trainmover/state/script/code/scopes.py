@@ -44,6 +44,7 @@ class Source:
 
     attributes  that are stored to after the set-up, with the line of the last store
     by_class    those that methods store on their own object, by name of the class
+    noted       those of them that others than the methods that begin or give a pass store
     by_others   those that are stored on any other object
     hung        the same, at any time
     temporary   attributes that are written before they are read, of several files together
@@ -86,6 +87,7 @@ class Source:
     scopes: dict[Key, Scope] = field(default_factory=dict)
     attributes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, set[str]] = field(default_factory=dict)
+    noted: set[str] = field(default_factory=set)
     by_others: set[str] = field(default_factory=set)
     hung: set[str] = field(default_factory=set)
     temporary: set[str] = field(default_factory=set)

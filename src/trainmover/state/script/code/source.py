@@ -33,6 +33,7 @@ _BUILDS = frozenset(
     | {"remove_parametrizations", "l1_unstructured", "random_unstructured", "ln_structured"}
     | {"global_unstructured", "custom_from_mask", "register_parameter", "register_buffer"}
 )
+_OF_PASSES = frozenset({"__iter__", "__next__", "__len__", "set_epoch", "load_state_dict"})
 _ABOVE_MAX = 2
 """Folders above a file in which what it imports is looked for."""
 FUNCTIONS_MAX = 512
@@ -149,6 +150,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.attributes |= one.attributes
         for name, stored in one.by_class.items():
             whole.by_class.setdefault(name, set()).update(stored)
+        whole.noted |= one.noted
         whole.by_others |= one.by_others
         whole.hung |= one.hung
         whole.changed |= one.changed
@@ -207,6 +209,9 @@ class _Reader:
         self.file = File(tree)
         self._once = grammar.called_once(tree)
         self._by_name: set[str] = set()  # Attributes that are stored to as by setattr().
+        self._set_up = (
+            frozenset[str]() if grammar.begins_anew(self.file.functions) else CONSTRUCTORS
+        )
         asked = {name for node in walk(tree) for _, name in _asked_by_name(node)}
         asked |= asked_otherwise(tree)
         loads = (one for one in walk(tree) if isinstance(one, ast.Attribute))
@@ -219,7 +224,7 @@ class _Reader:
         for key, owner, nodes in self.file.bodies:
             scope = self.source.scopes.setdefault(key, Scope())
             in_loops = (
-                set(grammar.in_loops(nodes)) if key == MODULE or key[0] in CONSTRUCTORS else None
+                set(grammar.in_loops(nodes)) if key == MODULE or key[0] in self._set_up else None
             )
             declared = {n for node in nodes if isinstance(node, ast.Global) for n in node.names}
             repeated = set(grammar.in_loops(nodes))
@@ -227,14 +232,16 @@ class _Reader:
             self.source.again |= grammar.stored_again(nodes, repeated)
             for node in nodes:
                 self._patch(node)
+                if key[0] not in _OF_PASSES | CONSTRUCTORS and grammar.is_stored(node):
+                    self.source.noted.add(node.attr)  # type: ignore[attr-defined]
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     self.source.hung |= {node.attr} if last_name(node.value) != "self" else set()
                 later = in_loops is None or id(node) in in_loops
-                later = later and key[0] not in CONSTRUCTORS
-                if key[0] in CONSTRUCTORS:  # What it does to others it does whenever it is called.
+                later = later and key[0] not in self._set_up
+                if key[0] in self._set_up:  # What it does to others it does whenever it is called.
                     later = not grammar.is_on_self(node)
                 self._store(node, scope, owner, declared, later=later)
-                if later:
+                if later or grammar.makes_setter(node):
                     self._store_by_name(node, owner)
                     self._store_through(node, aliases, owner)
                 if later and (key[0] not in self._once or id(node) in repeated):

@@ -16,9 +16,8 @@ from typing import Any
 import numpy
 from torch.distributions import Distribution
 
-from trainmover.state.script.things.held import computed_in, has_attributes, held_by
+from trainmover.state.script.things.held import CANNOT_BE_READ, computed_in, has_attributes, held_by
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
-from trainmover.state.script.things.things import CANNOT_BE_READ
 from trainmover.torch_internals.distributions import REMEMBERED, leads_back
 
 _OF_NUMBERS = ("numpy", "scipy", "string", "statistics", "torch.distributions")

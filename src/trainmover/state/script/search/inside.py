@@ -478,8 +478,9 @@ class Inside:
         """Its function, and what it belongs to, which nothing else may hold: `push = [].append`."""
         owner = value.__self__
         self.go_into(getattr(value, "__func__", None), path, depth)
-        if changes_in_place(owner) and _is_small(owner) and self.counting.is_variable(owner):
-            self.outside(self.slot(f"{path}.__self__", {"self": owner}, "self", owner))
+        if changes_in_place(owner) and self.counting.is_variable(owner):
+            small, held = _is_small(owner), {"self": owner}
+            self.variable(f"{path}.__self__", held, "self", owner, stored=small, by_others=False)
         self._part(owner, path, depth)
 
     def _part(self, value: object, path: str, depth: int) -> None:
@@ -711,7 +712,7 @@ class Inside:
     def _goes_with_place(self, owner: object, name: object, value: object) -> bool:
         """Whether a sampler of a loop under way counts in it: a pass begins with what it was."""
         counts = id(owner) in self._in_samplers and isinstance(value, NUMBERS)
-        return counts and name not in self._source.by_others
+        return counts and name not in self._source.by_others | self._source.noted
 
     def outside(self, slot: Slot) -> None:
         if self.slots_left:

@@ -39,6 +39,8 @@ def called_by_process() -> Iterator[tuple[str, object]]:
     for number in sorted(signal.valid_signals()):
         yield f"getsignal({number:d})", signal.getsignal(number)
     for path, logger in _loggers():
+        if type(logger) not in (logging.Logger, logging.RootLogger):
+            yield path, logger
         yield from _gets_lines(path, logger)
 
 

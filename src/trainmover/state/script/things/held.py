@@ -15,6 +15,10 @@ from types import (
 )
 from typing import Any
 
+CANNOT_BE_READ = (
+    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
+)
+"""What may be raised where a thing is looked at that others change meanwhile."""
 _OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
 
 

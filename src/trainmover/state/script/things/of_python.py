@@ -9,6 +9,7 @@ import csv
 import decimal
 import os
 import queue
+import sched
 import shelve
 import tempfile
 import threading
@@ -91,6 +92,16 @@ def _stack(value: Any, inside: Inside) -> Any:
     ]
 
 
+def _planned(value: sched.scheduler, inside: Inside) -> Any:
+    """What it is to call; and when, if that is no time of the machine's."""
+    held = held_by(value)
+    tells = getattr(held.get("timefunc"), "__module__", "") == "time"
+    return [
+        inside([None if tells else event.time, event.priority, event.action, event.argument])
+        for event in sorted(held.get("_queue", ()))
+    ]
+
+
 READERS: dict[type, Reader] = {
     **{kind: _reader_by(*names) for kind, names in _BY_ATTRIBUTES.items()},
     RawConfigParser: _config,
@@ -98,6 +109,7 @@ READERS: dict[type, Reader] = {
     ShareableList: _listed,
     **dict.fromkeys((ExitStack, AsyncExitStack), _stack),
     Element: _element,
+    sched.scheduler: _planned,
     decimal.Context: lambda value, inside: repr(value),
     **dict.fromkeys((codecs.IncrementalDecoder, codecs.IncrementalEncoder), _state),
 }

@@ -262,13 +262,15 @@ def _bound(value: Any, inside: Inside) -> Any:
     kind: Any = type(owner)
     if issubclass(kind, type | ModuleType):
         whose = owner.__name__
-    elif kind in PLAIN or issubclass(kind, names.KINDS):
+    elif kind in PLAIN or issubclass(kind, (frozenset, *names.KINDS)):
         whose = inside(owner)
     return [value.__name__, name_of(kind), whose]
 
 
 def _cached(value: Any, inside: Inside) -> Any:
-    return [[inside(one), inside(held_by(one))] for one in results_of(value)]
+    """The function, which is among its attributes, and what it has kept."""
+    kept = [[inside(one), inside(held_by(one))] for one in results_of(value)]
+    return [inside(held_by(value).get("__wrapped__")), kept]
 
 
 def results_of(value: Any) -> list[Any]:

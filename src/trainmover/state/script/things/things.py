@@ -12,7 +12,7 @@ code: types are asked, and what lies in an object, never the object itself.
 import functools
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -24,18 +24,21 @@ from typing import Any
 from uuid import UUID
 
 import numpy
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Distribution
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trainmover.state.kinds.generators import is_generator
+from trainmover.state.script.fold import names, objects, of_torch
 from trainmover.state.script.fold.kinds import PLAIN
-from trainmover.state.script.things.held import computed_in, held_by, slots_in
+from trainmover.state.script.things.held import CANNOT_BE_READ, computed_in, held_by, slots_in
 from trainmover.state.script.things.layers import Hooked
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.things.of_python import Inside
 from trainmover.state.script.things.readers import (
     BOUND,
+    CACHE,
     CONTAINERS,
     MOVING,
     STILL,
@@ -44,6 +47,7 @@ from trainmover.state.script.things.readers import (
     name_of,
 )
 from trainmover.state.script.things.untracked import TRAINED, Untracked
+from trainmover.torch_internals.modules import OF_MODULES, parts_of
 
 First = WeakIdKeyDictionary
 """What objects were made with, by these, as they were when any search first saw them."""
@@ -71,10 +75,6 @@ class Places:
         return place if reference is not None and reference() is value else ""
 
 
-CANNOT_BE_READ = (
-    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
-)
-"""What may be raised where a thing is looked at that others change meanwhile."""
 _OF_DATA = (Dataset, Sampler, DataLoader)
 _KNOWN = (type, ModuleType, Enum, Dataset, Sampler, *TRAINED, *BOUND)
 """What has nothing of its own, or is compared elsewhere."""
@@ -87,6 +87,12 @@ _COUNTED = frozenset({"epoch", "yielded", "next_yielded"})
 """In a DistributedSampler, and in torchdata's."""
 _NESTED_MAX = 3
 _HOLDERS = frozenset({FunctionType, MethodType, functools.partial})
+_CALLED = (*_HOLDERS, *BOUND, CACHE, type)
+_TELL: tuple[Callable[[Any], bool], ...] = (
+    *(objects.is_value, objects.has_attributes_of_numbers, of_torch.is_one),
+)
+"""Kinds of libraries whose parts or attributes tell all of an object."""
+_TOLD_BY_CONTENT = (Distribution, *TRAINED)
 
 
 class Things:
@@ -121,6 +127,8 @@ class Things:
         self._made: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
         self._first = WeakIdKeyDictionary() if first is None else first
         self._unreferred: set[type] = set()
+        self._making: set[int] = set()
+        self._parts: dict[int, tuple[weakref.ref[Any], list[Any]]] = {}
         self.places = places or Places()
 
     def moves(self, value: object) -> bool:
@@ -150,15 +158,20 @@ class Things:
         kind = type(value)
         if issubclass(kind, TRAINED):
             known = self.untracked.name_of(value)
-            made_with = [] if known else self._made_with(value, inside)
-            return [name_of(kind), known, self.untracked.folded(value, inside), made_with]
+            content = None if self._making else self.untracked.folded(value, inside)
+            is_module = issubclass(kind, nn.Module)
+            is_set = not known and (is_module or not self._making)
+            made_with = self._made_with(value, inside) if is_set else []
+            parts = self._made_of_modules(value, inside) if is_set and is_module else []
+            return [name_of(kind), known, content, made_with, parts]
         reader = self._readers[kind]
         if reader is not None:
+            if kind is CACHE and self._making:  # What it has kept is looked at elsewhere.
+                return [self._names[kind], inside(held_by(value).get("__wrapped__"))]
             if kind in _HOLDERS:
                 self._known_made(value, inside)
             told = [self._names[kind], reader(value, inside), self._of(value, inside)]
-            own = self._is_own(kind) and not issubclass(kind, BaseException)
-            return [*told, self._known_made(value, inside)] if own else told
+            return [*told, self._known_made(value, inside)] if self._is_own(kind) else told
         known = self._which(value)
         if self._is_own(kind):
             held = _contained(value, inside) if issubclass(kind, CONTAINERS) else None
@@ -194,8 +207,14 @@ class Things:
             is_made = not known and isinstance(value, type) and not _is_in_module(value)
             return self._made_of(value, inside) if is_made else known
         owner: Any = value.__self__  # type: ignore[attr-defined]
-        of_own = self._is_own(type(owner)) and not issubclass(type(owner), type | ModuleType)
-        return self._which(owner) or (self._known_made(owner, inside) if of_own else "")
+        kind = type(owner)
+        if issubclass(kind, type | ModuleType):
+            return ""
+        if known := self._which(owner):
+            return known
+        if issubclass(kind, _TOLD_BY_CONTENT) or kind in PLAIN:
+            return inside(owner)
+        return self._known_made(owner, inside) if self._is_own(kind) else ""
 
     def _made_of(self, value: Any, inside: Inside) -> list[Any]:
         return [
@@ -257,29 +276,68 @@ class Things:
 
     def _made_with(self, value: object, inside: Inside) -> list[Any]:
         """Attributes that only its constructor stores to: of an object of the script's own class
-        all that hold data, of any other the plain ones."""
-        kind = type(value)
-        is_own = self._is_own(kind) and not issubclass(kind, TRAINED)
+        all that hold data or say what is called, of any other the plain ones and functions. What is
+        trained, and lies in it, is compared elsewhere: here it is told by what it was made with."""
+        if id(value) in self._making:
+            return []
+        self._making.add(id(value))
+        try:
+            return [[name, inside(one)] for name, one in self._stay_in(value)]
+        finally:
+            self._making.discard(id(value))
+
+    def _made_of_modules(self, value: Any, inside: Inside) -> list[Any]:
+        """What the modules in one were made with, told once in a search: they may be many."""
+        known = self._parts.get(id(value))
+        if known is None or known[0]() is not value:
+            self._making.add(id(value))
+            try:
+                told = [[name, inside(one)] for name, one in parts_of(value).items()]
+            finally:
+                self._making.discard(id(value))
+            known = self._parts[id(value)] = weakref.ref(value), told
+        return known[1]
+
+    def beside(self, value: object, fields: Mapping[str, object], inside: Inside) -> list[Any]:
+        """Of an object of a data class of the script's what it was made with and has no field for,
+        as what `__post_init__` works out."""
+        if not self._is_own(type(value)) or held_by(value).keys() <= fields.keys():
+            return []
+        return [[name, inside(one)] for name, one in self._stay_in(value) if name not in fields]
+
+    def _stay_in(self, value: object) -> list[tuple[str, Any]]:
+        """By name, of what it is made with."""
+        kind: Any = type(value)
+        is_own = self._is_own(kind)
         held = {**slots_in(value), **held_by(value)} if is_own else held_by(value)
-        later = computed_in(kind)  # type: ignore[arg-type]
+        later = computed_in(kind).keys() | (OF_MODULES if issubclass(kind, TRAINED) else ())
         return [
-            [name, inside(one)]
+            (name, one)
             for name, one in sorted(held.items(), key=_key)
-            if (self._is_data(one, 0) if is_own else type(one) in PLAIN and name[:1] != "_")
+            if (self._is_data(one, 0) if is_own else name[:1] != "_" and _is_set(one))
             and not (name in later or self._leaves(name, one))
         ]
 
     def _is_data(self, value: Any, depth: int) -> bool:
         """Whether all of it is said by what it holds, now and later."""
         kind = type(value)
-        if kind in PLAIN or issubclass(kind, _DATA):
+        if kind in PLAIN or issubclass(kind, (*_DATA, *_TOLD_BY_CONTENT, *_CALLED, *names.KINDS)):
+            return True
+        if any(tells(kind) for tells in _TELL):
             return True
         if issubclass(kind, _MEMORY):
             return not self.untracked.has(value)
         if kind in CONTAINERS and depth < _NESTED_MAX:
             entries = value.values() if kind is dict else value
             return all(self._is_data(one, depth + 1) for one in entries)
-        return self._is_own(kind) and not issubclass(kind, TRAINED)
+        return self._is_own(kind)
+
+
+def _is_set(value: object) -> bool:
+    """What a library's object is set to: a number, several, or a function."""
+    if type(value) is tuple:
+        return all(map(_is_set, value))
+    return type(value) in PLAIN or issubclass(type(value), _CALLED)
 
 
 def _parts_of(value: Any) -> list[tuple[object, object]]:
