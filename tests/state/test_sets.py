@@ -12,7 +12,7 @@ from trainmover.asked import is_in_c
 from trainmover.errors import ProtocolError
 from trainmover.state import sets
 from trainmover.state.encode import decode, encode, split
-from trainmover.state.kinds.attributes import filled
+from trainmover.state.kinds.filling import filled
 from trainmover.state.script.values import entry_of, same
 from trainmover.worker.step.retry.copies import Copies
 

@@ -61,8 +61,10 @@ class Arrangement(NamedTuple):
     hidden: dict[str, bytes]
 
 
-def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
-    """Of these, by name."""
+def arrangement_of(
+    objects: Iterable[tuple[str, HasState]], beside: Iterable[tuple[str, HasState]] = ()
+) -> Arrangement:
+    """Of these, by name. beside: what lies beside them and goes along, by its path"""
     known = list(objects)
     updated = {
         id(parameter)
@@ -71,7 +73,7 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
         for group in obj.param_groups
         for parameter in group["params"]
     }
-    memory, containers = _Places(), _Places()
+    memory, containers, within = _Places(), _Places(), _Places()
     strides: dict[str, list[int]] = {}
     asking: list[str] = []
     hidden: dict[str, bytes] = {}
@@ -82,8 +84,9 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
         for where, leaf in leaves:
             if type(leaf) not in _MUTABLE:
                 memory.add(_address(leaf), where, leaf)
-            elif not (isinstance(obj, LRScheduler) or (is_told and _lies_in_a_value(where))):
-                # (Schedulers set lists anew, and fill none.)
+            elif is_told and _lies_in_a_value(where):
+                within.add(id(leaf), where, leaf)
+            elif not isinstance(obj, LRScheduler):  # They set lists anew, and fill none.
                 containers.add(id(leaf), where, leaf)
         if isinstance(obj, nn.Module):
             held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
@@ -96,8 +99,42 @@ def arrangement_of(objects: Iterable[tuple[str, HasState]]) -> Arrangement:
             hidden |= dict.fromkeys(states, TRAINED)
         else:
             asking += [_path(where) for where, leaf in leaves if _asks(leaf)]
+            strides |= _turned(leaves)
+    for name, obj in beside:
+        leaves = _leaves(name, obj)
+        _add_all(leaves, memory, containers)
+        strides |= _turned(leaves)
     common = memory.together(_overlap)
-    return Arrangement(common, containers.together(), strides, sorted(asking), hidden)
+    one = sorted([*containers.together(), *within.together(_of_several)])
+    return Arrangement(common, one, strides, sorted(asking), hidden)
+
+
+def _add_all(leaves: list[Placed], memory: "_Places", containers: "_Places") -> None:
+    for where, leaf in leaves:
+        if type(leaf) in _MUTABLE:
+            containers.add(id(leaf), where, leaf)
+        else:
+            memory.add(_address(leaf), where, leaf)
+
+
+def _turned(leaves: list[Placed]) -> dict[str, list[int]]:
+    """Of tensors whose dimensions lie in another order than they are counted in."""
+    turned = {
+        _path(where): _order(leaf)
+        for where, leaf in leaves
+        if isinstance(leaf, Tensor) and not _in_order(leaf)
+    }
+    return {path: order for path, order in turned.items() if order != sorted(order)}
+
+
+def _of_several(placed: list[Placed]) -> list[list[Placed]]:
+    """Only what lies in several objects: of one its own state says what is one."""
+    return [placed] if len({_root(where) for where, _ in placed}) > 1 else []
+
+
+def _root(where: Where) -> object:
+    around, key = where
+    return _root(around) if around else key
 
 
 def _lies_in_a_value(where: Where) -> bool:
@@ -106,13 +143,12 @@ def _lies_in_a_value(where: Where) -> bool:
 
 
 def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:
-    """Tensors and arrays that have memory in common."""
-    memory = _Places()
+    """Tensors and arrays that have memory in common, and containers that are one."""
+    memory, containers = _Places(), _Places()
     for name, obj in objects:
-        for where, leaf in _leaves(name, obj):
-            if type(leaf) not in _MUTABLE:
-                memory.add(_address(leaf), where, leaf)
-    return memory.together(_overlap)
+        is_schedule = isinstance(obj, LRScheduler)
+        _add_all(_leaves(name, obj), memory, _Places() if is_schedule else containers)
+    return [*memory.together(_overlap), *containers.together()]
 
 
 def share_again(objects: Iterable[tuple[str, HasState]], theirs: Arrangement) -> None:

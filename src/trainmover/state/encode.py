@@ -293,6 +293,8 @@ class _Writer:
             raise _unsupported(value, path)
         shape, dtype = list(local.shape), tensor_bytes.dtype_name(local.dtype)
         if self.tensors is None:
+            if not type(value).__module__.startswith("torch"):  # It would come back a plain one.
+                raise _unsupported(value, path)
             return self.ext(_TENSOR, [dtype, shape, tensor_bytes.view_bytes(local)])
         self.tensors.append(value)
         return self.ext(_HOLE, [_written(path), shape, dtype, sharded])

@@ -19,7 +19,7 @@ from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
 from trainmover.state.encode import Hole
 from trainmover.state.items import HasState
-from trainmover.state.kinds.attributes import filled
+from trainmover.state.kinds.filling import filled
 
 _AS_TORCH = {"state", "param_groups"}
 """What torch's own optimizers have in their state; one around another may have what it likes."""

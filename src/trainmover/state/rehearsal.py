@@ -11,6 +11,7 @@ from torch import nn
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
 from trainmover.state.items import HasState
+from trainmover.state.loading import give
 from trainmover.state.placing import bulk_leaves, load_bulk
 from trainmover.state.proof.digest import digest_of
 from trainmover.state.tracked import Tracked
@@ -29,7 +30,7 @@ def rehearse(tracked: Tracked) -> None:
             if name in large:
                 load_bulk(obj, *bulk_leaves(obj))
             else:
-                obj.load_state_dict(encode.decode(encode.encode(obj.state_dict())))
+                give(name, obj, encode.encode(obj.state_dict()))
         except (*REFUSALS, StateMismatch) as error:
             why = error.happened if isinstance(error, StateMismatch) else str(error)
             raise StateMismatch(

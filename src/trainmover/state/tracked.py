@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from trainmover.errors import ProtocolError, StateMismatch, UserError
-from trainmover.state import encode
+from trainmover.state import encode, loading
 from trainmover.state.arrangement import Arrangement, arrangement_of, in_common
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.attributes import Stored
@@ -152,11 +152,16 @@ class Tracked:
     def in_common(self) -> list[list[str]]:
         """Paths that have memory in common: see `arrangement`. [] if that cannot be looked at
         now."""
-        return [] if self.is_gathered else in_common(self.items())
+        return [] if self.is_gathered else in_common([*self.items(), *self._beside()])
 
     def arrangement(self) -> Arrangement:
         """What it is beside its values; of nothing if that cannot be looked at now."""
-        return arrangement_of(() if self.is_gathered else self.items())
+        return arrangement_of(() if self.is_gathered else self.items(), self._beside())
+
+    def _beside(self) -> list[tuple[str, HasState]]:
+        """What of that which lies beside objects the script's own code may have elsewhere, too."""
+        kinds = ("attributes", "unsaved", "hooks")
+        return [(path, item.value) for path, item in self._parts.items() if item.kind in kinds]
 
     def _of(self, kind: str) -> Mapping[str, Any]:
         """What lies beside each object that has something of the kind, by name of the object."""
@@ -242,11 +247,14 @@ class Tracked:
         return states
 
     def load_small(self, states: Mapping[str, bytes]) -> None:
-        """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here."""
+        """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here, and
+        for an object that does not take its state: see `loading`."""
         for name, data in states.items():
             part = self._parts.get(name)
-            value = self._known(name) if part is None else part.value
-            value.load_state_dict(encode.decode(data))
+            if part is None:
+                loading.load(name, self._known(name), data)
+            else:
+                part.value.load_state_dict(encode.decode(data))
 
     @contextmanager
     def optimizers_as(self, states: Mapping[str, bytes]) -> Iterator[None]:

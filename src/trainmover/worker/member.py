@@ -250,7 +250,10 @@ class Member:
                 common = self.tracked.in_common()
                 if why := self.updates.put_back() or before.why_not(self.variables) or run_twice:
                     self._cannot_run_again(step, why)
-                before.restore(self.tracked)
+                try:
+                    before.restore(self.tracked)
+                except StateMismatch as error:
+                    self._cannot_run_again(step, error.happened.rstrip("."))
                 if why := parted(common, self.tracked.in_common()):
                     self._cannot_run_again(step, f"{why}, and had it no more: keep copies")
                 self.updates.begin_again()

@@ -5,16 +5,15 @@ rank, as its small state does: numbers, strings, small tensors, and containers o
 be sent, or is large, stays; it is compared with that of who takes the rank (`script/variables.py`).
 """
 
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state import encode, sets, tensor_bytes
+from trainmover.state import encode, tensor_bytes
+from trainmover.state.kinds.filling import filled, hold_the_same, put_attribute
 from trainmover.state.kinds.registered import registered
 from trainmover.torch_internals import modules, scripted
 
@@ -93,24 +92,31 @@ class Attributes:
             number, _, name = key.partition(".")
             if number in parts and name in vars(parts[number]):
                 object.__delattr__(parts[number], name)
-        done = set[int]()
+        tracked, done = self._trained(), set[int]()
         for key, value in values.items():
             number, _, name = key.partition(".")
             if number not in parts or _is_compiled_with(parts[number], name, value):
                 continue
             own = vars(parts[number]).get(name, _ABSENT)
             if own is _ABSENT or type(own) in _PLAIN or id(own) not in done:
-                put_attribute(parts[number], name, value)
+                put_attribute(parts[number], name, value, tracked)
             elif type(own) is not type(value) or not hold_the_same(own, value):
                 setattr(parts[number], name, value)
             done.add(id(own))
+
+    def _trained(self) -> list[Tensor]:
+        """What other parts of its state bring, and attributes may show."""
+        owner = self._owner
+        if isinstance(owner, nn.Module):
+            return [*owner.parameters(), *owner.buffers()]
+        return [one for group in owner.param_groups for one in group["params"]]
 
 
 def _is_compiled_with(part: Any, name: str, value: object) -> bool:
     """Whether it is a tensor of TorchScript's, on whichever device, and could take this."""
     if name in vars(part) or not isinstance(value, Tensor):
         return False
-    return _tensor_filled(getattr(part, name), value)
+    return filled(getattr(part, name), value)
 
 
 def _too_much(part: object, name: str) -> UserError:
@@ -144,53 +150,3 @@ def _can_be_sent(value: object) -> bool:
         return len(encode.encode(value)) <= ATTRIBUTE_BYTES_MAX
     except UserError:
         return False
-
-
-def hold_the_same(value: object, other: object) -> bool:
-    """Bit for bit; not what cannot be sent."""
-    try:
-        return encode.encode(value) == encode.encode(other)
-    except UserError:
-        return False
-
-
-def put_attribute(part: object, name: str, value: Any) -> None:
-    """Have it hold this; see `filled`."""
-    if not filled(vars(part).get(name, _ABSENT), value):
-        setattr(part, name, value)
-
-
-def filled(held: Any, value: Any) -> bool:
-    """Whether what is there could take the content of `value`, as collections and tensors of the
-    same form do: so whoever else holds it sees it too."""
-    if held is value or type(held) is not type(value):
-        return held is value
-    if isinstance(held, dict):
-        held.clear()
-        held.update(value)
-    elif isinstance(held, set):
-        sets.put_in(held, sets.content_of(value))
-    elif isinstance(held, list | deque):
-        if getattr(held, "maxlen", None) != getattr(value, "maxlen", None):
-            return False
-        held.clear()
-        held.extend(value)
-    elif isinstance(held, Tensor | numpy.ndarray):
-        return _tensor_filled(held, value)
-    else:
-        return False
-    return True
-
-
-def _tensor_filled(held: Any, value: Any) -> bool:
-    if held.shape != value.shape or held.dtype != value.dtype:
-        return False
-    if isinstance(held, numpy.ndarray):
-        if held.flags.writeable:
-            held[...] = value
-        return bool(held.flags.writeable)
-    if held.requires_grad:
-        return False
-    with torch.no_grad():
-        held.copy_(value)
-    return True

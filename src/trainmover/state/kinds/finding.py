@@ -40,15 +40,17 @@ def parts_of(
         if attributes:
             yield _item(name, "attributes", attributes)
     if isinstance(obj, nn.Module):
-        yield from _of_module(name, obj, consumers)
+        yield from _of_module(name, obj, stored, consumers)
 
 
-def _of_module(name: str, obj: nn.Module, consumers: Callable[[], set[int]]) -> Iterator[Item]:
+def _of_module(
+    name: str, obj: nn.Module, stored: Stored | None, consumers: Callable[[], set[int]]
+) -> Iterator[Item]:
     yield _item(name, "modes", Modes(obj))
     gradients = Gradients(obj, consumers)
     yield _item(name, "gradients", gradients, gradients.large)
     yield _item(name, "hooks", Hooks(obj))
-    yield _item(name, "unsaved", Unsaved(obj))
+    yield _item(name, "unsaved", Unsaved(obj, stored))
     if unsharded := Unsharded(obj):
         yield _item(name, "unsharded", unsharded, unsharded.large)
     if (buffers := Buffers(obj)).live():

@@ -26,6 +26,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.errors import StateMismatch, UserError
+from trainmover.state.kinds.filling import filled, hold_the_same, shows
 
 BYTES_MAX = 4 * 1024 * 1024
 """Of the tensors of one hook: they go with every step's record, twice."""
@@ -37,6 +38,8 @@ _SAME = (
 )
 _GENERATORS = (numpy.random.RandomState, numpy.random.Generator, random.Random, torch.Generator)
 _VALUE, _OBJECT, _DICT, _LIST, _GENERATOR, _STAYS = "value", "object", "dict", "list", "rng", "same"
+_AGAIN = "again"
+"""With the number of what was come to before, of objects and containers."""
 
 _Taken = list[Any]
 """A kind, and what is to be kept of a value of it."""
@@ -105,7 +108,7 @@ class Hooks:
                 do="Register hooks in every run of the script, before its first step.",
             )
         for hook, taken in zip(own, given, strict=False):
-            _put(hook.state, taken)
+            _Putting().put(hook.state, taken)
 
     def _own(self) -> Iterator[_Hook]:
         for hook in _hooks:
@@ -151,8 +154,11 @@ class _Taking:
             return [_VALUE, value]
         if isinstance(value, _GENERATORS):
             return [_GENERATOR, _generator_state(value)]
-        if isinstance(value, _SAME) or any(value is known for known in self.seen):
+        if isinstance(value, _SAME):
             return [_STAYS, None]
+        again = next((n for n, known in enumerate(self.seen) if value is known), None)
+        if again is not None:
+            return [_AGAIN, again]
         self.seen.append(value)
         if isinstance(value, dict):
             pairs = [[key, self._take(entry, f"{path}[{key!r}]")] for key, entry in value.items()]
@@ -182,46 +188,72 @@ def _slots(kind: type) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _put(live: Any, taken: _Taken) -> Any:
-    """The value that was taken. Objects, dicts and lists that are here take it in their place."""
-    kind, given = taken
-    if kind == _STAYS:
+class _Putting:
+    """One walk through what was taken. Objects, dicts, lists and memory that are here take it in
+    their place; what was one object there is one here."""
+
+    def __init__(self) -> None:
+        self._put: list[Any] = []  # As `_Taking.seen`.
+        self._written: list[Tensor] = []
+
+    def put(self, live: Any, taken: _Taken) -> Any:
+        """What is to be there."""
+        kind, given = taken
+        if kind == _STAYS:
+            return live
+        if kind == _AGAIN:
+            return self._put[given]
+        if kind == _VALUE:
+            return self._value(live, given)
+        if kind in (_GENERATOR, _OBJECT) and live is None:
+            raise StateMismatch(
+                "The state of a communication hook holds an object that is missing here.",
+                means="This process cannot take the rank: its gradients would be reduced "
+                "otherwise.",
+                do="Make all that a hook's state holds as it is made, and not in a later step.",
+            )
+        if kind == _GENERATOR:
+            _set_generator(live, given)
+            return live
+        number = len(self._put)
+        self._put.append(live)
+        if kind == _OBJECT:
+            for name, entry in given.items():
+                setattr(live, name, self.put(getattr(live, name, None), entry))
+            return live
+        content = self._dict if kind == _DICT else self._list
+        self._put[number] = whole = content(live, given, number)
+        return whole
+
+    def _value(self, live: Any, given: Any) -> Any:
+        """Views of one memory say the same of it: what was written to by another, and is to hold
+        something else, is one of its own."""
+        if not isinstance(live, Tensor) or not isinstance(given, Tensor):
+            is_array = isinstance(live, numpy.ndarray) and isinstance(given, numpy.ndarray)
+            return live if is_array and filled(live, given) else given
+        if hold_the_same(live, given):
+            return live
+        if shows(live, self._written) or not filled(live, given):
+            return given.to(live.device)
+        self._written.append(live)
         return live
-    if kind == _VALUE:
-        return given.to(live.device) if isinstance(live, Tensor) else given
-    if kind in (_GENERATOR, _OBJECT) and live is None:
-        raise StateMismatch(
-            "The state of a communication hook holds an object that is missing here.",
-            means="This process cannot take the rank: its gradients would be reduced otherwise.",
-            do="Make all that a hook's state holds as it is made, and not in a later step.",
-        )
-    if kind == _GENERATOR:
-        _set_generator(live, given)
-    elif kind == _OBJECT:
-        for name, entry in given.items():
-            setattr(live, name, _put(getattr(live, name, None), entry))
-    elif kind == _DICT:
-        return _put_dict(live if isinstance(live, dict) else {}, given)
-    else:
-        return _put_list(live, given)
-    return live
 
+    def _dict(self, live: Any, given: list[Any], number: int) -> dict[Any, Any]:
+        own: dict[Any, Any] = live if isinstance(live, dict) else {}
+        self._put[number] = own
+        entries = {key: self.put(own.get(key), entry) for key, entry in given}
+        own.clear()
+        own.update(entries)
+        return own
 
-def _put_dict(live: dict[Any, Any], given: list[Any]) -> dict[Any, Any]:
-    entries = {key: _put(live.get(key), entry) for key, entry in given}
-    live.clear()
-    live.update(entries)
-    return live
-
-
-def _put_list(live: Any, given: list[_Taken]) -> Any:
-    before = list(live) if isinstance(live, (list, tuple)) else []
-    before += [None] * (len(given) - len(before))
-    entries = [_put(own, entry) for own, entry in zip(before, given, strict=False)]
-    if isinstance(live, list):
-        live[:] = entries
-        return live
-    return type(live)(entries) if isinstance(live, (tuple, set)) else entries
+    def _list(self, live: Any, given: list[_Taken], number: int) -> Any:
+        before = list(live) if isinstance(live, (list, tuple)) else []
+        before += [None] * (len(given) - len(before))
+        entries = [self.put(own, entry) for own, entry in zip(before, given, strict=False)]
+        if isinstance(live, list):
+            live[:] = entries
+            return live
+        return type(live)(entries) if isinstance(live, (tuple, set)) else entries
 
 
 def _generator_state(generator: Any) -> Any:

@@ -20,7 +20,7 @@ from torch import Tensor
 from trainmover.asked import Held, are, held_in
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
-from trainmover.state.kinds.attributes import filled
+from trainmover.state.kinds.filling import filled
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _LISTS = frozenset({tuple, list, deque, set, frozenset})

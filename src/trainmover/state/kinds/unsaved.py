@@ -9,10 +9,14 @@ A script may register one at any time, in forward too: who takes a rank that has
 not come by there, gets it with what it holds.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
+from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored
+from trainmover.state.kinds.filling import hold_the_same, shows
 from trainmover.state.kinds.registered import Seen, registered, version
 from trainmover.state.tensor_bytes import is_plain, size_of
 from trainmover.torch_internals.modules import buffers_of, unsaved_of
@@ -46,6 +50,11 @@ class _Buffer:
     def live(self) -> Tensor | None:
         return buffers_of(self._module).get(self._name)
 
+    @property
+    def is_small(self) -> bool:
+        live = self.live
+        return live is not None and is_plain(live) and live.nbytes <= ATTRIBUTE_BYTES_MAX
+
     def _seen(self) -> Seen:
         live = self.live
         return live, version(live)
@@ -59,7 +68,7 @@ class _Buffer:
         self._settled = self._seen()
         self.changes = self.changes or _differ(self._settled, self._first)
         if not self.changes and self._copy is not None and self.live is not None:
-            self.changes = not _same_bytes(self.live, self._copy)
+            self.changes = not hold_the_same(self.live, self._copy)
 
     def _look_later(self) -> None:
         self._copy = None
@@ -71,7 +80,12 @@ class _Buffer:
         live, self.changes = self.live, True
         is_alike = value is not None and live is not None and _form(live) == _form(value)
         if value is not None and live is not None and is_alike:
-            live.copy_(value)
+            if hold_the_same(live, value):
+                return
+            if shows(live, [*self._module.parameters()]):
+                buffers_of(self._module)[self._name] = value.to(live.device)
+            else:
+                live.copy_(value)
         elif value is not None and live is not None:
             buffers_of(self._module)[self._name] = value.to(live.device)
         else:
@@ -86,8 +100,11 @@ class Unsaved:
     them too.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, stored: Stored | None = None) -> None:
+        """stored: names of what the script's code changes after the set-up; of small ones no more
+        need be seen, since what goes by `.data` is not"""
         self._module = module
+        self._stored = stored
         self._looks = 0
         self._buffers: dict[str, _Buffer] = {}
         self._find(late=False)
@@ -100,7 +117,11 @@ class Unsaved:
                 full = f"{path}.{name}" if path else name
                 if full not in self._buffers:
                     first = registered.buffer(part, name) if late else None
-                    self._buffers[full] = _Buffer(part, name, first)
+                    self._buffers[full] = buffer = _Buffer(part, name, first)
+                    buffer.changes = buffer.is_small and name in self._stored_in(part)
+
+    def _stored_in(self, part: nn.Module) -> Collection[str]:
+        return () if self._stored is None else self._stored(part)
 
     def state_dict(self) -> dict[str, Tensor | None]:
         """Live tensors by name. Raises UserError for more than a step's record can carry."""
@@ -148,17 +169,6 @@ def _differ(one: Seen, other: Seen) -> bool:
 
 def _form(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
     return tensor.shape, tensor.dtype
-
-
-def _same_bytes(one: Tensor, other: Tensor) -> bool:
-    """NaN is equal to itself here."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return torch.equal(_bits(one), _bits(other))
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _size(found: dict[str, Tensor | None]) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.kinds.attributes import filled, hold_the_same
+from trainmover.state.kinds.filling import filled, hold_the_same
 
 _HOLD = (list, dict, deque, tuple)
 _MAY_BE_ONE = (*_HOLD, set, bytearray, Tensor, numpy.ndarray)
@@ -80,12 +80,13 @@ class Attributes:
 
 
 def _is_nested(value: object) -> bool:
-    """By its first entry, the one in the middle and the last: a long history is one of numbers."""
+    """By its first entry, the one in the middle and the last: a long history is one of numbers. A
+    dict may have anything by any of its names."""
     if not isinstance(value, _HOLD) or not value:
         return False
-    entries: Any = value
     if isinstance(value, dict):
-        entries = [next(iter(value.values())), next(reversed(value.values()))]
+        return any(issubclass(kind, _MAY_BE_ONE) for kind in {*map(type, value.values())})
+    entries: Any = value
     return any(isinstance(entries[n], _MAY_BE_ONE) for n in (0, len(entries) // 2, -1))
 
 

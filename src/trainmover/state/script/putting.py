@@ -27,7 +27,8 @@ import xxhash
 from torch import nn
 
 from trainmover.state.encode import decode
-from trainmover.state.kinds.attributes import Attributes, filled
+from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.filling import filled
 from trainmover.state.script.handles import store
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.things.held import held_by

@@ -32,7 +32,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import msgspec
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainmover.asked import are
 from trainmover.state import rng
@@ -102,6 +102,7 @@ from trainmover.state.script.values import (
     of_kind,
     standing_for,
 )
+from trainmover.torch_internals.modules import buffers_of
 
 LAYOUTS_MAX = 8
 LOOKS_AGAIN_EVERY = 64
@@ -590,7 +591,8 @@ class Variables:
         by methods of its class, or from elsewhere, if it has them."""
         self._learn_modules()
         source = self._source
-        known = source.by_others & vars(owner).keys()
+        buffers = buffers_of(owner) if isinstance(owner, nn.Module) else ()
+        known = source.by_others & {*vars(owner), *buffers}
         others: list[type] = []
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
+from xxhash import xxh3_64_digest
 
+from trainmover.state import tensor_bytes
 from trainmover.state.items import HasState
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
@@ -40,11 +42,11 @@ class Written:
     def begin_step(self, code: object, args: Any, kwargs: Any) -> Callable[[], None]:
         """It is called with these. What comes back is to be called once it is over."""
         given = _tensors_in(args, kwargs)
-        before = [version_of(one) for one in given]
+        before = [_mark(one) for one in given]
 
         def end() -> None:
-            after = [version_of(one) for one in given]
-            changed = {n for n, version in enumerate(before) if after[n] != version}
+            after = [_mark(one) for one in given]
+            changed = {n for n, mark in enumerate(before) if after[n] != mark}
             if changed:
                 self._numbers.setdefault(code, set()).update(changed)
 
@@ -60,6 +62,12 @@ class Written:
             is_own = number in numbers and type(tensor) is Tensor
             if is_own and memory_of(tensor) not in given:
                 TensorOfStep.take_place_of(tensor)
+
+
+def _mark(tensor: Tensor) -> tuple[int, bytes]:
+    """What is written by numpy, or by `.data`, no version counts."""
+    shows = tensor.is_cpu and tensor_bytes.is_plain(tensor)
+    return version_of(tensor), xxh3_64_digest(tensor_bytes.view_bytes(tensor)) if shows else b""
 
 
 def _held_by(obj: HasState) -> list[Tensor]:

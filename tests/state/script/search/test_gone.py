@@ -7,7 +7,8 @@ import captures
 import pytest
 from torch import nn
 
-from trainmover.state.kinds.attributes import Attributes, filled
+from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.filling import filled
 
 GONE = {
     "attribute": """

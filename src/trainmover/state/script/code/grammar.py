@@ -146,9 +146,17 @@ def _taken_from(value: ast.expr) -> list[ast.Attribute | ast.Name]:
 def changed_in_place(node: ast.AST) -> ast.Name | ast.Attribute | None:
     """The container, or the tensor, that is changed by this node."""
     found = _changed(node)
-    while isinstance(found, ast.Subscript):
+    while isinstance(found, ast.Subscript) or _is_same(found):
         found = found.value
     return found if isinstance(found, ast.Name | ast.Attribute) else None
+
+
+def _is_same(node: ast.AST | None) -> TypeGuard[ast.Attribute]:
+    """The memory of something else, which has a name: `self.mask.data`."""
+    match node:
+        case ast.Attribute(value=ast.Name() | ast.Attribute() | ast.Subscript(), attr=name):
+            return name in SAME
+    return False
 
 
 def changed_by_name(node: ast.AST) -> str:

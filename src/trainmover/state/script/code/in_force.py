@@ -10,6 +10,7 @@ import unittest.mock
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import numpy
@@ -49,10 +50,32 @@ def _flushes_denormals() -> bool:
     return sys.float_info.min / _TWO == 0.0
 
 
+_FORMATTER = "formatter"
+
+
 def _printed_by_numpy() -> list[tuple[str, Any]]:
-    """Numbers and words; functions of the script's it may have beside them."""
-    known = numpy.get_printoptions().items()
-    return sorted((name, value) for name, value in known if isinstance(value, bool | int | str))
+    """Numbers and words; of functions of the script's which they are."""
+    known: dict[str, Any] = dict(numpy.get_printoptions())
+    plain = sorted((name, one) for name, one in known.items() if isinstance(one, bool | int | str))
+    formatter: dict[str, Any] = known.get(_FORMATTER) or {}
+    told = sorted((name, _written_at(one)) for name, one in formatter.items())
+    return [*plain, (_FORMATTER, told)] if told else plain
+
+
+def _written_at(function: Any) -> str:
+    name = getattr(function, "__qualname__", str(type(function)))
+    code = getattr(function, "__code__", None)
+    return f"{name}, line {code.co_firstlineno}" if isinstance(code, CodeType) else str(name)
+
+
+def _print_by_numpy(value: list[Any]) -> None:
+    """Raises StateMismatch where other functions do it here."""
+    options, now = dict(value), dict(_printed_by_numpy())
+    theirs, mine = options.pop(_FORMATTER, []), now.get(_FORMATTER, [])
+    _must_be(
+        [str([*map(list, theirs)])], [str([*map(list, mine)])], "functions that numpy prints with"
+    )
+    numpy.set_printoptions(**options)
 
 
 def _modes() -> list[str]:
@@ -202,7 +225,7 @@ IN_FORCE: dict[str, InForce] = {
     ),
     "numpy's way to print": InForce(
         _printed_by_numpy,
-        lambda value: numpy.set_printoptions(**dict(value)),
+        _print_by_numpy,
         ("set_printoptions",),
     ),
     "Python's limit of recursion": InForce(

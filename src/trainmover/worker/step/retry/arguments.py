@@ -27,7 +27,7 @@ from trainmover.state.script.things.libraries import module_of
 from trainmover.state.script.things.untracked import TRAINED
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import version_of
-from trainmover.worker.step.retry.copies import MEMORY, Copies
+from trainmover.worker.step.retry.copies import MEMORY, Copies, objects_in
 from trainmover.worker.step.retry.copies import Memory as InPlace
 from trainmover.worker.step.retry.leaves import Leaves
 
@@ -72,6 +72,9 @@ class Living:
             return False
         before = self._before.get(id(value))
         return before is not None and before() is value
+
+
+_OF_PYTHON = frozenset((tuple, *CONTAINERS))
 
 
 class Arguments:
@@ -132,8 +135,12 @@ class Arguments:
                 self._note_large(value)
             else:
                 self._kept.add_memory(value)
+                for entry in objects_in(value):
+                    self._keep(entry, depth + 1)
         elif isinstance(value, (tuple, *CONTAINERS)):
             self._keep_entries(value, depth)
+            if type(value) not in _OF_PYTHON:  # It may have attributes beside its entries.
+                self._keep_object(value, depth)
         else:
             self._note(value)
             self._keep_object(value, depth)
@@ -143,6 +150,10 @@ class Arguments:
             return
         self._seen[id(tensor)] = tensor
         self._leaves.add(tensor)
+        if held := held_by(tensor):
+            self._kept.add_container(held)
+            for one in held.values():
+                self._keep(one, depth + 1)
         if tensor.requires_grad or self._size(tensor, depth) > BYTES_MAX:
             self.uncopied.append((tensor, version_of(tensor)))
         elif type(tensor) is not Tensor:  # It may wrap others.

@@ -109,6 +109,8 @@ class Copies:
                     self._walk(entry, found)
         elif isinstance(value, MEMORY):
             self.add_memory(value)
+            for entry in objects_in(value):
+                self._walk(entry, found)
         elif isinstance(value, tuple):
             for entry in value:
                 if type(entry) not in _PLAIN:
@@ -127,6 +129,12 @@ class Copies:
             return spare.pop()
         pinned = live.device.type == "cuda"
         return torch.empty_like(live, device="cpu", pin_memory=pinned)
+
+
+def objects_in(memory: Memory) -> list[Any]:
+    """Of an array of objects, as lists or arrays of several lengths."""
+    is_of_objects = isinstance(memory, numpy.ndarray) and memory.dtype == object
+    return memory.reshape(-1).tolist() if is_of_objects else []  # type: ignore[union-attr]
 
 
 def _kind(tensor: Tensor) -> _Kind:
