@@ -249,6 +249,10 @@ def test_numpy_values_come_back(array: Any) -> None:
     assert back.tobytes() == array.tobytes()
 
 
+class Directed(torch.Tensor):
+    """It would come back a plain one."""
+
+
 @pytest.mark.parametrize(
     ("value", "path"),
     [
@@ -257,6 +261,7 @@ def test_numpy_values_come_back(array: Any) -> None:
         ({"a": numpy.array([object()])}, "`a`"),
         ({"a": torch.eye(2).to_sparse_csr()}, "`a`"),
         ({"a": torch.empty(2, device="meta")}, "`a`"),
+        ({"a": torch.ones(2).as_subclass(Directed)}, "`a`"),
         (defaultdict(lambda: 1), "default_factory"),
         (object(), "its top"),
     ],

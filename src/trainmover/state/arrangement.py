@@ -50,6 +50,7 @@ class Arrangement(NamedTuple):
     strides  of tensors of a module that do not lie in the order of their elements: the order of
              their dimensions
     asking   what asks for gradients though it is no parameter
+    moved    what of them was not looked into
     hidden   tensors that are in no state_dict(), with a hash of some elements; `TRAINED`: what
              the script trains
     """
@@ -59,12 +60,20 @@ class Arrangement(NamedTuple):
     strides: dict[str, list[int]]
     asking: list[str]
     hidden: dict[str, bytes]
+    moved: list[str]
 
 
 def arrangement_of(
-    objects: Iterable[tuple[str, HasState]], beside: Iterable[tuple[str, HasState]] = ()
+    objects: Iterable[tuple[str, HasState]],
+    beside: Iterable[tuple[str, HasState]] = (),
+    moved: Collection[str] = (),
 ) -> Arrangement:
-    """Of these, by name. beside: what lies beside them and goes along, by its path"""
+    """Of these, by name.
+
+    beside  what lies beside them and goes along, by its path
+    moved   names and paths of what is not as the record says any more: lines behind it have been
+            run. Nobody can tell by it where what lies in it lay
+    """
     known = list(objects)
     updated = {
         id(parameter)
@@ -79,6 +88,8 @@ def arrangement_of(
     hidden: dict[str, bytes] = {}
     for name, obj in known:
         leaves = _leaves(name, obj)
+        if name in moved:
+            leaves = [one for one in leaves if not _lies_in_a_value(one[0])]
         shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
         is_told = isinstance(obj, Attributes) and obj.tells_what_is_one
         for where, leaf in leaves:
@@ -91,7 +102,7 @@ def arrangement_of(
         if isinstance(obj, nn.Module):
             held = [(f"{name}.{path}", tensor) for path, tensor in _tensors(obj)]
             saved = [*_but_unsaved(name, obj, held)]
-            strides |= {path: _order(one) for path, one in saved if not _in_order(one)}
+            strides |= {path: order_of(one) for path, one in saved if not _in_order(one)}
             asking += [path for path, one in held if _asks(one)]
             hidden |= _hidden(saved, shown, updated)
         elif isinstance(obj, torch.optim.Optimizer):
@@ -101,12 +112,12 @@ def arrangement_of(
             asking += [_path(where) for where, leaf in leaves if _asks(leaf)]
             strides |= _turned(leaves)
     for name, obj in beside:
-        leaves = _leaves(name, obj)
+        leaves = [] if name in moved else _leaves(name, obj)
         _add_all(leaves, memory, containers)
         strides |= _turned(leaves)
     common = memory.together(_overlap)
     one = sorted([*containers.together(), *within.together(_of_several)])
-    return Arrangement(common, one, strides, sorted(asking), hidden)
+    return Arrangement(common, one, strides, sorted(asking), hidden, sorted(moved))
 
 
 def _add_all(leaves: list[Placed], memory: "_Places", containers: "_Places") -> None:
@@ -120,7 +131,7 @@ def _add_all(leaves: list[Placed], memory: "_Places", containers: "_Places") -> 
 def _turned(leaves: list[Placed]) -> dict[str, list[int]]:
     """Of tensors whose dimensions lie in another order than they are counted in."""
     turned = {
-        _path(where): _order(leaf)
+        _path(where): order_of(leaf)
         for where, leaf in leaves
         if isinstance(leaf, Tensor) and not _in_order(leaf)
     }
@@ -149,22 +160,6 @@ def in_common(objects: Iterable[tuple[str, HasState]]) -> Together:
         is_schedule = isinstance(obj, LRScheduler)
         _add_all(_leaves(name, obj), memory, _Places() if is_schedule else containers)
     return [*memory.together(_overlap), *containers.together()]
-
-
-def share_again(objects: Iterable[tuple[str, HasState]], theirs: Arrangement) -> None:
-    """Kept values that are one object on the rank become one here, where each has a value of its
-    own by now: which of them are one may hang on what step was the last."""
-    for name, obj in objects:
-        if not isinstance(obj, Attributes):
-            continue
-        own = {f"{name}.{attribute}": attribute for attribute in obj.names}
-        for first, *others in ([own.get(path) for path in its] for its in _every(theirs)):
-            if first is not None and None not in others:
-                obj.share(first, [one for one in others if one is not None])
-
-
-def _every(theirs: Arrangement) -> Together:
-    return [*theirs.memory, *theirs.objects]
 
 
 def parted(then: Together, now: Together) -> str:
@@ -346,7 +341,8 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def _order(tensor: Tensor) -> list[int]:
+def order_of(tensor: Tensor) -> list[int]:
+    """In which its dimensions lie in memory, the outermost first."""
     steps = tensor.stride()
     return sorted(range(tensor.dim()), key=lambda dim: -steps[dim])
 

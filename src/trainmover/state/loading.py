@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
 from trainmover.state.items import HasState
-from trainmover.state.kinds.filling import filled
+from trainmover.state.kinds.filling import Filling
 
 _MAY_CHANGE = (list, dict, set, deque, Tensor, numpy.ndarray)
 
@@ -91,9 +91,10 @@ def _staying(obj: HasState) -> Iterator[None]:
     wrapped = [one for one in held.values() if isinstance(one, Optimizer)]
     groups = [(one, one.param_groups, [*one.param_groups]) for one in wrapped]
     yield
+    filling = Filling()
     for name, old in before.items():
         new = held.get(name)
-        if new is not old and filled(old, new):
+        if new is not old and filling.filled(old, new):
             held[name] = old
     for optimizer, every, old_ones in groups:
         _put_groups(optimizer, every, old_ones)

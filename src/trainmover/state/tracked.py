@@ -5,7 +5,7 @@ more than 64 KiB of tensors; moved from memory to memory when a rank changes mac
 *Small*: the rest (schedulers, counters, scalers); part of the rank record of every step.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -152,13 +152,18 @@ class Tracked:
     def in_common(self) -> list[list[str]]:
         """Paths that have memory in common: see `arrangement`. [] if that cannot be looked at
         now."""
-        return [] if self.is_gathered else in_common([*self.items(), *self._beside()])
+        return [] if self.is_gathered else in_common([*self.items(), *self.beside()])
 
-    def arrangement(self) -> Arrangement:
+    def arrangement(self, moved: Collection[str] = ()) -> Arrangement:
         """What it is beside its values; of nothing if that cannot be looked at now."""
-        return arrangement_of(() if self.is_gathered else self.items(), self._beside())
+        items = () if self.is_gathered else self.items()
+        return arrangement_of(items, self.beside(), moved)
 
-    def _beside(self) -> list[tuple[str, HasState]]:
+    def moved_since(self, small: Mapping[str, bytes]) -> list[str]:
+        """Names and paths of small state that is another by now."""
+        return [name for name, data in self.small_states().items() if small.get(name) != data]
+
+    def beside(self) -> list[tuple[str, HasState]]:
         """What of that which lies beside objects the script's own code may have elsewhere, too."""
         kinds = ("attributes", "unsaved", "hooks")
         return [(path, item.value) for path, item in self._parts.items() if item.kind in kinds]

@@ -160,3 +160,26 @@ def test_who_has_registered_no_hook_is_refused() -> None:
     here.add("model", nn.Linear(3, 3))
     with pytest.raises(StateMismatch, match="hook that is missing here"):
         here.load_small(sent)
+
+
+def test_what_is_one_object_and_one_memory_stays_so() -> None:
+    def made() -> Any:
+        own: Any = Own()
+        own.whole = torch.zeros(4)
+        own.blocks = [own.whole[:2], own.whole[2:]]
+        own.first, own.reference = [1.0], []
+        return own
+
+    source = made()
+    _model, there = tracked(source)
+    source.whole += 1
+    source.reference = source.first
+    sent = there.small_states()
+    forget_hooks()
+    own = made()
+    _other, here = tracked(own)
+    here.load_small(sent)
+    own.first.append(2.0)
+    own.blocks[0] += 1
+    assert own.reference == [1.0, 2.0]
+    assert own.whole.tolist() == [2.0, 2.0, 1.0, 1.0]

@@ -162,3 +162,28 @@ def test_a_large_one_that_goes_on_changing_is_refused_by_name() -> None:
     net.late[0] = 1.0
     with pytest.raises(UserError, match="`late` above all"):
         own.state_dict()
+
+
+def test_one_of_another_dtype_comes_as_it_is() -> None:
+    joiner = nn.Module()
+    joiner.register_buffer("mask", torch.ones(3, dtype=torch.bool), persistent=False)
+    Unsaved(joiner).load_state_dict({"mask": torch.full((3,), 0.5)})
+    assert joiner.mask.tolist() == [0.5] * 3  # type: ignore[operator]
+
+
+def test_memory_of_what_is_trained_is_not_written_to() -> None:
+    joiner = nn.Linear(1, 2)
+    nn.init.ones_(joiner.bias)
+    joiner.register_buffer("anchor", joiner.bias.detach(), persistent=False)
+    Unsaved(joiner).load_state_dict({"anchor": torch.zeros(2)})
+    assert joiner.bias.tolist() == [1.0, 1.0]
+    assert joiner.anchor.tolist() == [0.0, 0.0]  # type: ignore[operator]
+
+
+def test_what_lines_change_by_data_goes_along_whenever_they_do() -> None:
+    net = Net()
+    own = Unsaved(net, lambda part: ["mask"])
+    for _ in range(20):
+        assert own.state_dict().keys() == {"mask"}
+    net.mask.data[0] = 0.0
+    assert own.state_dict()["mask"].tolist() == [0.0, 1.0, 1.0]  # type: ignore[union-attr]

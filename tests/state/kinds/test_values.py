@@ -82,3 +82,18 @@ def test_of_too_many_it_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.state_dict() == vars(meter)
     assert not kept.tells_what_is_one
     assert arrangement_of([("meter", kept)]).objects
+
+
+def test_what_lies_between_numbers_in_a_dict_is_one_as_well() -> None:
+    def made() -> tuple[SimpleNamespace, Tracked]:
+        recent = [1.0]
+        owner = SimpleNamespace(book={"count": 1, "recent": recent, "best": [1.0], "least": 1.0})
+        tracked = Tracked()
+        tracked.add("it", Attributes(owner, ("book",)))
+        return owner, tracked
+
+    source, there = made()
+    source.book["best"] = source.book["recent"]
+    joiner, here = made()
+    here.load_small(there.small_states())
+    assert joiner.book["best"] is joiner.book["recent"]

@@ -1,6 +1,7 @@
 """A batch that a lost step has written to stands for nothing behind it."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -63,3 +64,15 @@ def test_what_is_tracked_is_given_by_others() -> None:
         normalised(written, [torch.ones(2, 3), torch.ones(2)])
         written.pass_over("step", ([kept, torch.ones(2)],), {"more": torch.ones(2)}, tracked)
         assert kept.isfinite().all()
+
+
+@pytest.mark.parametrize("of", [Tensor.numpy, lambda x: x.data])
+def test_also_what_no_version_counts(of: Any) -> None:
+    written, x = Written(), torch.ones(2)
+    made = torch.ones(2)
+    end = written.begin_step("step", (made,), {})
+    of(made)[0] = 0.0
+    end()
+    written.pass_over("step", (x,), {}, Tracked())
+    with pytest.raises(StateMismatch, match="its last step has written to"):
+        x.abs()

@@ -171,6 +171,44 @@ def test_so_is_a_batch_of_numpy_s_and_one_that_is_an_object() -> None:
         assert more[0] == bytes(2)
 
 
+class Samples(dict[str, Tensor]):
+    """With what no entry is."""
+
+    weights: Tensor
+    scale: float
+
+
+def test_attributes_beside_the_entries_of_a_batch_are_put_back() -> None:
+    batch, x = Samples(x=torch.ones(2)), torch.ones(2)
+    batch.weights, batch.scale = torch.ones(2), 1.0
+    x.weights = [1.0]  # type: ignore[attr-defined]
+    objects = tracked()
+    taken = Before.take(objects, (batch, x), {})
+    for _ in range(2):
+        batch.weights *= 2
+        batch["x"] *= 2
+        batch.scale = 2.0
+        x.weights.append(2.0)  # type: ignore[attr-defined]
+        taken.restore(objects)
+        assert batch.weights.tolist() == batch["x"].tolist() == [1.0, 1.0]
+        assert batch.scale == 1.0
+        assert x.weights == [1.0]  # type: ignore[attr-defined]
+
+
+def test_what_an_array_of_objects_holds_is_put_back() -> None:
+    series = numpy.empty(2, dtype=object)
+    series[:] = [numpy.ones(2), [1.0]]
+    first, objects = series[0], tracked()
+    taken = Before.take(objects, (series,), {"more": [series]})
+    for _ in range(2):
+        first *= 2
+        series[1].append(2.0)
+        series[0] = None
+        taken.restore(objects)
+        assert series[0] is first
+        assert (first.tolist(), series[1]) == ([1.0, 1.0], [1.0])
+
+
 @dataclasses.dataclass(slots=True)
 class Row:
     order: list[int]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import UserError
 from trainmover.state import encode, tensor_bytes
-from trainmover.state.kinds.filling import filled, hold_the_same, put_attribute
+from trainmover.state.kinds.filling import Filling, filled
 from trainmover.state.kinds.registered import registered
 from trainmover.torch_internals import modules, scripted
 
@@ -92,17 +92,18 @@ class Attributes:
             number, _, name = key.partition(".")
             if number in parts and name in vars(parts[number]):
                 object.__delattr__(parts[number], name)
-        tracked, done = self._trained(), set[int]()
+        filling = Filling(self._trained())
         for key, value in values.items():
             number, _, name = key.partition(".")
-            if number not in parts or _is_compiled_with(parts[number], name, value):
-                continue
-            own = vars(parts[number]).get(name, _ABSENT)
-            if own is _ABSENT or type(own) in _PLAIN or id(own) not in done:
-                put_attribute(parts[number], name, value, tracked)
-            elif type(own) is not type(value) or not hold_the_same(own, value):
-                setattr(parts[number], name, value)
-            done.add(id(own))
+            if number in parts and not _is_compiled_with(parts[number], name, value):
+                filling.put(parts[number], name, value)
+
+    def put(self, key: str, value: object) -> None:
+        """Have the attribute that the state has by this key be that object."""
+        number, _, name = key.partition(".")
+        for at, part, _ in self._parts:
+            if str(at) == number:
+                setattr(part, name, value)
 
     def _trained(self) -> list[Tensor]:
         """What other parts of its state bring, and attributes may show."""

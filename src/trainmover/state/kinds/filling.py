@@ -8,7 +8,7 @@ nothing is written to what others hold by the other name.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy
@@ -42,72 +42,108 @@ def _are_same(one: Tensor, other: Tensor) -> bool:
     return torch.equal(flat_bytes(one), flat_bytes(other).to(one.device))
 
 
-def filled(held: Any, value: Any) -> bool:
-    """Whether what is there could take the content of `value`, as collections and tensors of the
-    same form do."""
-    if held is value or type(held) is not type(value):
-        return held is value
-    if isinstance(held, dict):
-        entries = _with_own(held, value)
-        held.clear()
-        held.update(entries)
-    elif isinstance(held, set):
-        sets.put_in(held, sets.content_of(value))
-    elif isinstance(held, list | deque):
-        if getattr(held, "maxlen", None) != getattr(value, "maxlen", None):
+class Filling:
+    """Of all that one state brings. What has its content is not written to again by another name
+    that it has here: `newest` may be the last of `rows` here, and none of them there."""
+
+    def __init__(self, apart: Iterable[Tensor] = ()) -> None:
+        """apart: what has its content already"""
+        self._settled = set[int]()
+        self._extents: list[tuple[int, int]] = []
+        for one in apart:
+            self._settle(one)
+
+    def put(self, part: object, name: str, value: Any) -> None:
+        """Have an attribute hold this."""
+        if not self.filled(vars(part).get(name, _ABSENT), value):
+            setattr(part, name, value)
+
+    def filled(self, held: Any, value: Any) -> bool:
+        """Whether what is there could take the content of `value`, as collections and tensors of
+        the same form do."""
+        if held is value or type(held) is not type(value):
+            return held is value
+        if not isinstance(held, _MAY_CHANGE):
             return False
-        entries = _with_own(dict(enumerate(held)), dict(enumerate(value)))
-        held.clear()
-        held.extend(entries.values())
-    elif isinstance(held, Tensor | numpy.ndarray):
-        return _memory_filled(held, value)
-    else:
-        return False
-    return True
+        if self._is_settled(held) or isinstance(held, tuple | bytearray):
+            return hold_the_same(held, value)
+        done = self._fill(held, value)
+        if done:
+            self._settle(held)
+        return done
+
+    def _fill(self, held: Any, value: Any) -> bool:
+        if isinstance(held, dict):
+            entries = self._with_own(held, value)
+            held.clear()
+            held.update(entries)
+        elif isinstance(held, set):
+            sets.put_in(held, sets.content_of(value))
+        elif isinstance(held, list | deque):
+            if getattr(held, "maxlen", None) != getattr(value, "maxlen", None):
+                return False
+            entries = self._with_own(dict(enumerate(held)), dict(enumerate(value)))
+            held.clear()
+            held.extend(entries.values())
+        else:
+            return hold_the_same(held, value) or _memory_filled(held, value)
+        return True
+
+    def _with_own(self, held: Mapping[Any, Any], value: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The entries of `value`, with objects of `held` in their places."""
+        wanted = {key: one for key, one in value.items() if isinstance(one, _MAY_CHANGE)}
+        if not wanted:
+            return {**value}
+        left = {key: one for key, one in held.items() if isinstance(one, _MAY_CHANGE)}
+        found: dict[Any, Any] = {}
+        for key in [k for k in wanted if k in left and hold_the_same(left[k], wanted[k])]:
+            found[key] = left.pop(key)
+            del wanted[key]
+        for key, old in _moved(left, wanted):
+            found[key] = left.pop(old)
+            del wanted[key]
+        for one in found.values():
+            self._settle(one)
+        for key, one in wanted.items():
+            if key in left and self.filled(left[key], one):
+                found[key] = left[key]
+        return {key: found.get(key, one) for key, one in value.items()}
+
+    def _settle(self, value: Any) -> None:
+        """With what lies in it."""
+        if isinstance(value, Tensor):
+            if (extent := _extent(value)) is not None:
+                self._extents.append(extent)
+        elif isinstance(value, _MAY_CHANGE) and id(value) not in self._settled:
+            self._settled.add(id(value))
+            if not isinstance(value, set | bytearray | numpy.ndarray):
+                for one in value.values() if isinstance(value, dict) else value:
+                    self._settle(one)
+
+    def _is_settled(self, value: Any) -> bool:
+        if not isinstance(value, Tensor):
+            return id(value) in self._settled
+        extent = _extent(value)
+        return extent is not None and any(
+            start < extent[1] and extent[0] < end for start, end in self._extents
+        )
 
 
-def put_attribute(part: object, name: str, value: Any, apart: Sequence[Tensor] = ()) -> None:
-    """Have it hold this; see `filled`. apart: memory that is not to be written to by this name: a
-    tensor that shows it, and is to hold something else, is one of its own by then"""
-    held = vars(part).get(name, _ABSENT)
-    if isinstance(held, Tensor) and isinstance(value, Tensor) and hold_the_same(held, value):
-        return
-    if shows(held, apart) or not filled(held, value):
-        setattr(part, name, value)
+def filled(held: Any, value: Any) -> bool:
+    """The same of one value."""
+    return Filling().filled(held, value)
 
 
-def shows(value: object, apart: Sequence[Tensor]) -> bool:
-    """Whether it is a tensor that lies in the memory of one of these."""
-    if not isinstance(value, Tensor):
-        return False
-    at = _lies_at(value)
-    return bool(at) and any(at == _lies_at(one) for one in apart)
-
-
-def _lies_at(tensor: Tensor) -> int:
+def _extent(tensor: Tensor) -> tuple[int, int] | None:
+    """Where it begins and ends in memory; None: it lies nowhere, or nobody can tell."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        start = tensor.data_ptr()
     except (NotImplementedError, RuntimeError):  # As of a sparse one, which has several.
-        return 0
-
-
-def _with_own(held: Mapping[Any, Any], value: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The entries of `value`, with objects of `held` in their places."""
-    wanted = {key: one for key, one in value.items() if isinstance(one, _MAY_CHANGE)}
-    if not wanted:
-        return {**value}
-    left = {key: one for key, one in held.items() if isinstance(one, _MAY_CHANGE)}
-    found: dict[Any, Any] = {}
-    for key in [key for key in wanted if key in left and hold_the_same(left[key], wanted[key])]:
-        found[key] = left.pop(key)
-        del wanted[key]
-    for key, old in _moved(left, wanted):
-        found[key] = left.pop(old)
-        del wanted[key]
-    for key, one in wanted.items():
-        if key in left and filled(left[key], one):
-            found[key] = left[key]
-    return {key: found.get(key, one) for key, one in value.items()}
+        return None
+    if not start or not tensor.numel():
+        return None
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return start, start + (1 + sum((size - 1) * step for size, step in steps)) * tensor.itemsize
 
 
 def _moved(left: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

@@ -26,7 +26,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.errors import StateMismatch, UserError
-from trainmover.state.kinds.filling import filled, hold_the_same, shows
+from trainmover.state.kinds.filling import Filling
 
 BYTES_MAX = 4 * 1024 * 1024
 """Of the tensors of one hook: they go with every step's record, twice."""
@@ -194,7 +194,7 @@ class _Putting:
 
     def __init__(self) -> None:
         self._put: list[Any] = []  # As `_Taking.seen`.
-        self._written: list[Tensor] = []
+        self._filling = Filling()
 
     def put(self, live: Any, taken: _Taken) -> Any:
         """What is to be there."""
@@ -226,17 +226,9 @@ class _Putting:
         return whole
 
     def _value(self, live: Any, given: Any) -> Any:
-        """Views of one memory say the same of it: what was written to by another, and is to hold
-        something else, is one of its own."""
-        if not isinstance(live, Tensor) or not isinstance(given, Tensor):
-            is_array = isinstance(live, numpy.ndarray) and isinstance(given, numpy.ndarray)
-            return live if is_array and filled(live, given) else given
-        if hold_the_same(live, given):
+        if isinstance(live, Tensor | numpy.ndarray) and self._filling.filled(live, given):
             return live
-        if shows(live, self._written) or not filled(live, given):
-            return given.to(live.device)
-        self._written.append(live)
-        return live
+        return given.to(live.device) if isinstance(live, Tensor) else given
 
     def _dict(self, live: Any, given: list[Any], number: int) -> dict[Any, Any]:
         own: dict[Any, Any] = live if isinstance(live, dict) else {}

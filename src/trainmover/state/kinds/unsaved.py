@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored
-from trainmover.state.kinds.filling import hold_the_same, shows
+from trainmover.state.kinds.filling import Filling, hold_the_same
 from trainmover.state.kinds.registered import Seen, registered, version
 from trainmover.state.tensor_bytes import is_plain, size_of
 from trainmover.torch_internals.modules import buffers_of, unsaved_of
@@ -80,12 +80,9 @@ class _Buffer:
         live, self.changes = self.live, True
         is_alike = value is not None and live is not None and _form(live) == _form(value)
         if value is not None and live is not None and is_alike:
-            if hold_the_same(live, value):
-                return
-            if shows(live, [*self._module.parameters()]):
-                buffers_of(self._module)[self._name] = value.to(live.device)
-            else:
-                live.copy_(value)
+            here = value.to(live.device)
+            if not Filling(self._module.parameters()).filled(live, here):
+                buffers_of(self._module)[self._name] = here
         elif value is not None and live is not None:
             buffers_of(self._module)[self._name] = value.to(live.device)
         else:

@@ -8,14 +8,13 @@ from torch import Tensor
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.kinds.filling import filled, hold_the_same
+from trainmover.state.kinds.filling import Filling
 
 _HOLD = (list, dict, deque, tuple)
 _MAY_BE_ONE = (*_HOLD, set, bytearray, Tensor, numpy.ndarray)
 _SHARED = ""
 """Beside the names of attributes."""
 _DEEPEST, _OBJECTS_MAX = 8, 4096
-_NEVER_CHANGE = (int, float, str, bytes, bool, complex, type(None))
 
 
 class Attributes:
@@ -51,13 +50,10 @@ class Attributes:
                 means="This process cannot take the rank.",
                 do="Call job.values with the same names wherever the script runs.",
             )
-        done: list[object] = []
+        filling = Filling()
         for name, value in state.items():
-            own = getattr(self.owner, name)
-            is_done = any(_are_one(own, one) for one in done)
-            if not (hold_the_same(own, value) if is_done else filled(own, value)):
+            if not filling.filled(getattr(self.owner, name), value):
                 setattr(self.owner, name, value)
-            done.append(getattr(self.owner, name))
         for (first, *within), *others in shared:
             value = _at(getattr(self.owner, first), within)
             for name, *path in others:
@@ -68,12 +64,9 @@ class Attributes:
         """Whether its state says so of all that lies in these values."""
         return _shared_in({name: getattr(self.owner, name) for name in self.names}) is not None
 
-    def share(self, first: str, others: list[str]) -> None:
-        """Let these be the object that the first one is, if they hold the same."""
-        value = getattr(self.owner, first)
-        for name in others:
-            if hold_the_same(getattr(self.owner, name), value):
-                setattr(self.owner, name, value)
+    def put(self, name: str, value: object) -> None:
+        """Have that attribute be this object."""
+        setattr(self.owner, name, value)
 
 
 # --- what lies in several -------------------------------------------------------------------------
@@ -135,13 +128,6 @@ def _with(value: Any, path: list[int], entry: object) -> Any:
 
 def _entries(value: Any) -> Any:
     return [*value.values()] if isinstance(value, dict) else value
-
-
-def _are_one(value: object, other: object) -> bool:
-    """Whether what is written to one may show in the other."""
-    if isinstance(value, Tensor) and isinstance(other, Tensor):
-        return value.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() != 0
-    return value is other and not isinstance(value, _NEVER_CHANGE)
 
 
 def _check(owner: object, name: str) -> None:

@@ -16,7 +16,7 @@ from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode, encode
 from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored
-from trainmover.state.kinds.filling import put_attribute
+from trainmover.state.kinds.filling import Filling
 from trainmover.worker.data.loader_parts import objects_in
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -57,7 +57,7 @@ def put_back(loader: Any, values: bytes) -> None:
     for path, attributes in decode(values).items():
         for name, data in attributes.items():
             if path in owners:
-                put_attribute(owners[path], name, decode(data))
+                Filling().put(owners[path], name, decode(data))
 
 
 def unlike(loader: Any, stored: Stored, values: bytes) -> Iterator[str]:

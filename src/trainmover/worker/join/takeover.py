@@ -19,8 +19,8 @@ from trainmover.state.arrangement import (
     check,
     hides_trained,
     not_shown,
-    share_again,
 )
+from trainmover.state.rearrange import rearrange
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
@@ -198,8 +198,8 @@ class Takeover:
         )
         member.tracked.load_small(small)
         theirs = Arrangement(*taken.header["arranged"])
-        share_again(member.tracked.items(), theirs)
-        check(theirs, member.tracked.arrangement(), self._arranged)
+        rearrange([*member.tracked.items(), *member.tracked.beside()], theirs)
+        check(theirs, member.tracked.arrangement(theirs.moved), self._arranged)
         member.deposit.stand_beside(taken.header, small, way.record)
         ends = order.closing or member.over
         refusal = self.shadow.refusal

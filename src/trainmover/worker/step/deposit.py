@@ -313,7 +313,7 @@ class Deposit:
         first, stood, before, newest = self.captured
         header = {
             "bulk": bulk,
-            "arranged": list(self._tracked.arrangement()),
+            "arranged": list(self._tracked.arrangement(self._tracked.moved_since(small))),
             "digest": digest,
             "record": record,
             "gate_small": self.gate_small,

@@ -1115,6 +1115,15 @@ KEPT = {
                 torch.distributions.Distribution.set_default_validate_args(True)
         main()
         """,
+    "functions that numpy prints with": """
+        def main():
+            with numpy.printoptions():
+                for x, y in job.batches(DATA):
+                    short, long = (lambda one: f"{one:.2f}"), (lambda one: f"{one:.9f}")
+                    shown = short if x[0] > 6 else None
+                    numpy.set_printoptions(formatter=shown and {"float_kind": shown})
+        main()
+        """,
     "way that numpy prints": """
         def main():
             with numpy.printoptions():
