@@ -1,4 +1,4 @@
-"""Weights are drawn to where they were after the warm-up; before, the anchor is the weight itself."""
+"""Weights are drawn to where they were after the warm-up; before, the anchor is the weights."""
 
 import kit
 import torch
