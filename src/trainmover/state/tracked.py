@@ -251,13 +251,21 @@ class Tracked:
             states[path] = said if is_encoded else encode.encode(said) if said else _NOTHING
         return states
 
-    def load_small(self, states: Mapping[str, bytes]) -> None:
-        """Put back what `small_states` gave. Raises StateMismatch for a name not tracked here, and
-        for an object that does not take its state: see `loading`."""
+    def load_small(self, states: Mapping[str, bytes], *, on_the_way: bool = False) -> None:
+        """Put back what `small_states` gave.
+
+        on_the_way: groups of an optimizer that a step has added come with its bulk state, which
+        has no place here yet
+
+        Raises StateMismatch for a name not tracked here, and for an object that does not take its
+        state: see `loading`.
+        """
         for name, data in states.items():
             part = self._parts.get(name)
             if part is None:
                 loading.load(name, self._known(name), data)
+            elif on_the_way and isinstance(part.value, Settings):
+                part.value.load_what_is_here(encode.decode(data))
             else:
                 part.value.load_state_dict(encode.decode(data))
 

@@ -250,3 +250,21 @@ def test_parameters_of_no_tracked_module_stay_in_their_order() -> None:
     header, _ = tracked.bulk_header()
     assert tracked.bulk_paths(header) == ["optimizer.state[0].momentum_buffer"]
     assert {*tracked.replica_digest().tensors} == {"optimizer.state[0].momentum_buffer"}
+
+
+def test_groups_that_come_with_bulk_state_are_passed_over_on_the_way() -> None:
+    def rank() -> tuple[torch.optim.Optimizer, nn.Module, Tracked]:
+        body, head = nn.Linear(1, 1), nn.Linear(1, 1)
+        optimizer, tracked = torch.optim.SGD(head.parameters(), lr=0.1), Tracked()
+        for name, one in (("body", body), ("head", head), ("optimizer", optimizer)):
+            tracked.add(name, one)
+        return optimizer, body, tracked
+
+    theirs, body, source = rank()
+    theirs.add_param_group({"params": body.parameters(), "lr": 0.3})
+    theirs.param_groups[0]["lr"] = 0.2
+    own, _, joiner = rank()
+    joiner.load_small(source.small_states(), on_the_way=True)
+    assert [group["lr"] for group in own.param_groups] == [0.2]
+    with pytest.raises(StateMismatch, match="has set 2 parameter groups"):
+        joiner.load_small(source.small_states())

@@ -149,7 +149,7 @@ def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
     number: int, own: float, refused: bool, passed: int
 ) -> None:
     """Lines between the fetch and the first step have run on what that step has changed."""
-    small = SimpleNamespace(load_small=lambda _: None, small_states=dict)
+    small = SimpleNamespace(load_small=lambda _, **more: None, small_states=dict)
     draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
     member: Any = SimpleNamespace(calls=Step(4 - passed), draws=draws, tracked=small)
     inputs = [number - passed, hash_of((torch.ones(2),), {})] if number else []
@@ -176,7 +176,7 @@ def test_a_call_is_read_again_once_what_the_rank_has_kept_is_put(reads: str, apa
     yet."""
     values = {name: SimpleNamespace(x=torch.zeros(2)) for name in ("kept", "made")}
 
-    def load_small(states: dict[str, bytes]) -> None:
+    def load_small(states: dict[str, bytes], *, on_the_way: bool) -> None:
         for name, state in states.items():
             values[name].x = torch.full((2,), float(state))
 
@@ -230,7 +230,7 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
 ) -> None:
     arrived: list[int] = []
     draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    tracked = SimpleNamespace(load_small=lambda states: None)
+    tracked = SimpleNamespace(load_small=lambda states, **more: None)
     member: Any = SimpleNamespace(calls=Step(3), draws=draws, tracked=tracked)
     rows = [row_bytes(Row(step=Step(4), at_us=1, values={"loss": 0.25}))]
     record = RankRecord(Step(6), True, Step(4), [], Moment(b"", {}), None, rows)

@@ -66,6 +66,11 @@ class Settings:
                 means="This process cannot take the rank: it built something else.",
                 do="A script must build the same objects for a rank wherever it runs.",
             )
+        self.load_what_is_here(state)
+
+    def load_what_is_here(self, state: dict[str, Any]) -> None:
+        """The same of the groups that there are."""
+        groups, given = self.optimizer.param_groups, state["groups"]
         here, there = _that_are_one(map(_settings, groups[: len(given)])), state.get("one", [])
         parted = [place for places in here if places not in there for place in places]
         for number, (group, settings) in enumerate(zip(groups, given, strict=False)):
@@ -74,7 +79,8 @@ class Settings:
                     group[name] = value
         for (first, name), *others in there:
             for number, other in others:
-                groups[number][other] = groups[first][name]
+                if max(first, number) < len(groups):
+                    groups[number][other] = groups[first][name]
 
     @contextmanager
     def shown_as(self, state: dict[str, Any]) -> Iterator[None]:

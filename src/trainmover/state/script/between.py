@@ -37,6 +37,7 @@ _PASSING = (
     itertools.zip_longest,
     tuple,  # In which zip and map have theirs.
 )
+_OURS = __name__.partition(".")[0]
 _LOADS_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _AT_ONCE = (map, zip, itertools.zip_longest)
 _DEPTH_MAX = 8
@@ -99,7 +100,10 @@ def _made_of_more(value: Any, seen: set[int]) -> str:
         return _made_of_more(value.__func__, seen)
     following = vars(kind).get("__next__") or vars(kind).get("__call__")
     if type(following) is FunctionType:
-        return "" if is_installed(following.__code__.co_filename) else f"{kind.__name__}()"
+        of_others = kind.__module__.startswith(_OURS) or is_installed(
+            following.__code__.co_filename
+        )
+        return "" if of_others else f"{kind.__name__}()"
     if not (hasattr(kind, "__next__") or kind is partial):
         return ""
     within = (_made_of_more(one, seen) for one in _taken_from(value))

@@ -591,8 +591,8 @@ class Variables:
         by methods of its class, or from elsewhere, if it has them."""
         self._learn_modules()
         source = self._source
-        buffers = buffers_of(owner) if isinstance(owner, nn.Module) else ()
-        known = source.by_others & {*vars(owner), *buffers}
+        buffers = [*buffers_of(owner).items()] if isinstance(owner, nn.Module) else []
+        known = source.by_others & {*vars(owner), *(name for name, _ in buffers)}
         others: list[type] = []
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))

@@ -106,7 +106,7 @@ class Journey:
             return
         alike = known == [hash_of(args, kwargs)]
         if record.begun is not None and self.passes_over:
-            self._member.tracked.load_small(record.begun.small)
+            self._member.tracked.load_small(record.begun.small, on_the_way=True)
             alike = alike or known == [self._hash_again()]
             self._apart = self._refusal.not_begun(record.begun)
         self._others = None if alike else Step(step)
@@ -177,7 +177,7 @@ class Journey:
         way.passes_over()
         member.draws.begin_step()
         member.draws.end_step()
-        member.tracked.load_small(way.small_behind(member.calls))
+        member.tracked.load_small(way.small_behind(member.calls), on_the_way=True)
         if way.record.now is not None and member.calls == way.committed:
             way.loaded = member.tracked.small_states()
             rng.restore(way.record.now.rng)
@@ -227,7 +227,7 @@ class Journey:
                 return self._made_up(batches)
         loop.ended = True
         if self._keeps:  # What steps count, and lines behind the loop divide by.
-            self._member.tracked.load_small(self._kept)
+            self._member.tracked.load_small(self._kept, on_the_way=True)
             self._keeps = False
         raise StopIteration
 
@@ -252,7 +252,7 @@ class Journey:
         stand_with_groups(way.record)
         top = way.record.top
         member.variables.stand()
-        member.tracked.load_small(top.small)
+        member.tracked.load_small(top.small, on_the_way=True)
         rng.restore(top.rng)
         if way.record.now is None and not self._ends_further:
             self._arrive()
@@ -314,7 +314,7 @@ class Journey:
     def _stand_at_last_fetch(self, record: RankRecord) -> None:
         """Of a rank with batches in reserve: this is the fetch that it stood at."""
         if record.complete and record.now is not None:
-            self._member.tracked.load_small(record.now.small)
+            self._member.tracked.load_small(record.now.small, on_the_way=True)
             rng.restore(record.now.rng)
 
 

@@ -7,6 +7,9 @@ attempt.
 *In a run in the sandbox* that another worker of the machine has left, or that is recalled for other
 work, nothing counts any more: it is left at its next call.
 
+*In a step that waits for one of an earlier step*, which was cut short: nobody makes that again, so
+all ranks go back to a cut.
+
 *Behind the gate, or between two steps*, nothing will be made again, and what the call has left in
 its tensors is no value: the script is left at once, and all ranks go back to a cut.
 
@@ -22,7 +25,7 @@ from typing import Protocol
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import BetweenSteps, WorkerFact
+from trainmover.protocol.messages import BetweenSteps, Warned, WorkerFact
 from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.boundary import Boundary
@@ -109,8 +112,30 @@ class CutShort:
         if self._boundary.misled:
             self._boundary.settle()
             self._refuse_if_over()
+        elif self._is_of_before():
+            self._refuse_again()
         elif self._stands.in_step and self._goes_round():
             self._gate.await_verdict(self._stands.calls)
+
+    def _is_of_before(self) -> bool:
+        """Whether it began in a step that is over, and was cut short before this try: nothing has
+        been since."""
+        is_first = self._stands.in_step and not self._stands.passed
+        return is_first and not self._boundary.cut_short and not groups.draining
+
+    def _refuse_again(self) -> None:
+        """All ranks go back to a cut. Raises Unwind then."""
+        step = self._stands.calls
+        why = "it waits for a collective that began before it, and was cut short"
+        self._say(Warned(rank=self._rank, text=f"step {step} cannot be run again in place: {why}"))
+        self._boundary.misled = True
+        self._boundary.settle()
+        raise StateMismatch(
+            f"Step {step} cannot be run again: {why}.",
+            means="Nobody has what it would have given, and no cut is at hand to go back to.",
+            do="Wait for a collective in the step, or between the steps, where it begins; or run "
+            "the job with --snapshots STEPS or --checkpoint DIR, so that there is a cut.",
+        )
 
     def _refuse_if_over(self) -> None:
         """Behind a closing switchover groups have no peers, and never will."""
