@@ -22,7 +22,7 @@ from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
 from trainmover.state.items import HasState
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.tensor_bytes import flat_bytes, is_plain
+from trainmover.state.tensor_bytes import extent_of, flat_bytes, is_plain
 from trainmover.torch_internals.modules import unsaved_of
 
 _DEPTH_MAX = 6
@@ -276,12 +276,9 @@ def _overlap(placed: list[Placed]) -> list[list[Placed]]:
 
 
 def _extent(leaf: object) -> tuple[int, int]:
-    if not isinstance(leaf, Tensor):
-        address = _address(leaf)
-        return address, address + 1
-    start = leaf.data_ptr()
-    steps = zip(leaf.shape, leaf.stride(), strict=True)
-    return start, start + (1 + sum((size - 1) * step for size, step in steps)) * leaf.element_size()
+    extent = extent_of(leaf) if isinstance(leaf, Tensor) else None
+    at = _address(leaf)
+    return extent or (at, at + 1)
 
 
 def _path(where: Where) -> str:

@@ -47,6 +47,18 @@ def size_of(tensor: Tensor) -> int:
     return tensor.values().nbytes  # Of rows or columns, as good as all of it.
 
 
+def extent_of(tensor: Tensor) -> tuple[int, int] | None:
+    """Addresses at which it begins and ends; None: it lies nowhere, or nobody can tell."""
+    try:
+        start = tensor.data_ptr()
+    except (NotImplementedError, RuntimeError):  # As of a sparse one, which has several.
+        return None
+    if not start or not tensor.numel():
+        return None
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return start, start + (1 + sum((size - 1) * step for size, step in steps)) * tensor.itemsize
+
+
 def flat_bytes(tensor: Tensor) -> Tensor:
     """The tensor's bytes as a 1-d uint8 tensor on the same device.
 

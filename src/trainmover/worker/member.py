@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -222,7 +222,7 @@ class Member:
         step = Step(self.calls + 1)
         run_twice = self._run_twice()
         if run_twice and self.boundary.tainted():
-            self._cannot_run_again(step, run_twice)
+            self.cut_short.cannot_run_again(step, run_twice)
         self.boundary.settle()
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
@@ -249,13 +249,13 @@ class Member:
                 groups.roster.disown(groups_made)
                 common = self.tracked.in_common()
                 if why := self.updates.put_back() or before.why_not(self.variables) or run_twice:
-                    self._cannot_run_again(step, why)
+                    self.cut_short.cannot_run_again(step, why)
                 try:
                     before.restore(self.tracked)
                 except StateMismatch as error:
-                    self._cannot_run_again(step, error.happened.rstrip("."))
+                    self.cut_short.cannot_run_again(step, error.happened.rstrip("."))
                 if why := parted(common, self.tracked.in_common()):
-                    self._cannot_run_again(step, f"{why}, and had it no more: keep copies")
+                    self.cut_short.cannot_run_again(step, f"{why}, and had it no more: keep copies")
                 self.updates.begin_again()
                 self.boundary.settle()
                 self._settle_mode()
@@ -287,20 +287,6 @@ class Member:
         if at_fetch in (None, groups.calls):
             return ""
         return "collectives are made between the fetch of its batch and the step"
-
-    def _cannot_run_again(self, step: Step, why: str) -> NoReturn:
-        """The aborted step has changed what nobody can put back: all ranks go back to a cut.
-
-        Raises Unwind then; StateMismatch where there is none.
-        """
-        self.boundary.misled = True
-        self.say(Warned(rank=self.rank, text=f"step {step} cannot be run again in place: {why}"))
-        self.boundary.settle()
-        raise StateMismatch(
-            f"Step {step} cannot be run again: {why}.",
-            means="It would give other numbers, and no cut is at hand to go back to.",
-            do="Run the job with --snapshots STEPS or --checkpoint DIR, so that there is one.",
-        )
 
     def _settle_mode(self) -> None:
         """Every step of an epoch is made in one mode, the same on all ranks."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainmover.errors import UserError
 from trainmover.state import encode, sets
-from trainmover.state.tensor_bytes import flat_bytes, is_plain
+from trainmover.state.tensor_bytes import extent_of, flat_bytes, is_plain
 
 _MAY_CHANGE = (list, dict, set, deque, tuple, bytearray, Tensor, numpy.ndarray)
 _ABSENT: Any = object()
@@ -112,7 +112,7 @@ class Filling:
     def _settle(self, value: Any) -> None:
         """With what lies in it."""
         if isinstance(value, Tensor):
-            if (extent := _extent(value)) is not None:
+            if (extent := extent_of(value)) is not None:
                 self._extents.append(extent)
         elif isinstance(value, _MAY_CHANGE) and id(value) not in self._settled:
             self._settled.add(id(value))
@@ -123,7 +123,7 @@ class Filling:
     def _is_settled(self, value: Any) -> bool:
         if not isinstance(value, Tensor):
             return id(value) in self._settled
-        extent = _extent(value)
+        extent = extent_of(value)
         return extent is not None and any(
             start < extent[1] and extent[0] < end for start, end in self._extents
         )
@@ -132,18 +132,6 @@ class Filling:
 def filled(held: Any, value: Any) -> bool:
     """The same of one value."""
     return Filling().filled(held, value)
-
-
-def _extent(tensor: Tensor) -> tuple[int, int] | None:
-    """Where it begins and ends in memory; None: it lies nowhere, or nobody can tell."""
-    try:
-        start = tensor.data_ptr()
-    except (NotImplementedError, RuntimeError):  # As of a sparse one, which has several.
-        return None
-    if not start or not tensor.numel():
-        return None
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return start, start + (1 + sum((size - 1) * step for size, step in steps)) * tensor.itemsize
 
 
 def _moved(left: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> list[tuple[Any, Any]]:

@@ -20,7 +20,7 @@ bulk state between the fetch of a batch and its step.
 import time
 import traceback
 from collections.abc import Callable
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
@@ -34,6 +34,10 @@ from trainmover.worker.step.gate import Gate
 CALLS_MAX = 10_000
 CALLS_AT_LEAST, SECONDS_MAX = 200, 5.0
 """A step of so many calls, or of some for so long, does not come to its end by itself."""
+_OF_BEFORE = (
+    "it waits for a collective that began before it, and was cut short; wait for each in the step, "
+    "or between the steps, where it begins"
+)
 
 
 class Stands(Protocol):
@@ -113,7 +117,7 @@ class CutShort:
             self._boundary.settle()
             self._refuse_if_over()
         elif self._is_of_before():
-            self._refuse_again()
+            self.cannot_run_again(self._stands.calls, _OF_BEFORE)
         elif self._stands.in_step and self._goes_round():
             self._gate.await_verdict(self._stands.calls)
 
@@ -123,18 +127,18 @@ class CutShort:
         is_first = self._stands.in_step and not self._stands.passed
         return is_first and not self._boundary.cut_short and not groups.draining
 
-    def _refuse_again(self) -> None:
-        """All ranks go back to a cut. Raises Unwind then."""
-        step = self._stands.calls
-        why = "it waits for a collective that began before it, and was cut short"
-        self._say(Warned(rank=self._rank, text=f"step {step} cannot be run again in place: {why}"))
+    def cannot_run_again(self, step: Step, why: str) -> NoReturn:
+        """The aborted step has changed what nobody can put back: all ranks go back to a cut.
+
+        Raises Unwind then; StateMismatch where there is none.
+        """
         self._boundary.misled = True
+        self._say(Warned(rank=self._rank, text=f"step {step} cannot be run again in place: {why}"))
         self._boundary.settle()
         raise StateMismatch(
             f"Step {step} cannot be run again: {why}.",
-            means="Nobody has what it would have given, and no cut is at hand to go back to.",
-            do="Wait for a collective in the step, or between the steps, where it begins; or run "
-            "the job with --snapshots STEPS or --checkpoint DIR, so that there is a cut.",
+            means="It would give other numbers, and no cut is at hand to go back to.",
+            do="Run the job with --snapshots STEPS or --checkpoint DIR, so that there is one.",
         )
 
     def _refuse_if_over(self) -> None:

@@ -12,7 +12,7 @@ code: types are asked, and what lies in an object, never the object itself.
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -278,23 +278,27 @@ class Things:
         """Attributes that only its constructor stores to: of an object of the script's own class
         all that hold data or say what is called, of any other the plain ones and functions. What is
         trained, and lies in it, is compared elsewhere: here it is told by what it was made with."""
+        return self._told(value, self._stay_in, inside)
+
+    def _told(
+        self, value: Any, parts: Callable[[Any], Iterable[tuple[str, Any]]], inside: Inside
+    ) -> list[Any]:
+        """By names; nothing of what is being told further out, as of a parent that a child has."""
         if id(value) in self._making:
             return []
         self._making.add(id(value))
         try:
-            return [[name, inside(one)] for name, one in self._stay_in(value)]
+            return [[name, inside(one)] for name, one in parts(value)]
         finally:
             self._making.discard(id(value))
 
     def _made_of_modules(self, value: Any, inside: Inside) -> list[Any]:
         """What the modules in one were made with, told once in a search: they may be many."""
+        if id(value) in self._making:
+            return []
         known = self._parts.get(id(value))
         if known is None or known[0]() is not value:
-            self._making.add(id(value))
-            try:
-                told = [[name, inside(one)] for name, one in parts_of(value).items()]
-            finally:
-                self._making.discard(id(value))
+            told = self._told(value, lambda one: parts_of(one).items(), inside)
             known = self._parts[id(value)] = weakref.ref(value), told
         return known[1]
 
