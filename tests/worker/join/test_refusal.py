@@ -36,7 +36,7 @@ def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_
         return Captured([], entries, {}, [], [], {}, [], [])
 
     variables: Any = SimpleNamespace(
-        in_steps=lambda path: path == "in_step", left=SimpleNamespace(keys={key("left")})
+        in_steps=lambda path: path == "in_step", left=SimpleNamespace(changed={key("left")})
     )
     loops: Any = SimpleNamespace()
     refusal = Refusal(Rank(1), variables, loops)

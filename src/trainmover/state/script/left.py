@@ -35,6 +35,9 @@ class Left:
     now    gives all variables, but for what goes with tracked state
     entry  of a value in a slot
     said   what stands for a key, with file and line
+    keys     of values that a step has left otherwise than it found them
+    changed  the same, of all that has an entry: what is no value cannot be put away, but is no work
+             of the lines behind the step either
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class Left:
         entry: Callable[[Slot, Any], Entry],
         said: Callable[[str], str],
     ) -> None:
-        self.keys = set[str]()
+        self.keys, self.changed = set[str](), set[str]()
         self._now, self._entry, self._said = now, entry, said
         self._before: dict[str, Entry] = {}
         self._steps = 0
@@ -55,23 +58,25 @@ class Left:
     def begin_step(self, frame: FrameType) -> None:
         """A step is called below this frame."""
         self._steps += 1
-        self._before = dict(self._entries(frame)) if self._steps > 1 else {}
+        self._before = {}
+        if self._steps > 1:
+            self._before = {key: entry for key, entry, _ in self._entries(frame)}
 
     def end_step(self, frame: FrameType) -> None:
         """It has returned."""
         before, self._before = self._before, {}
-        if before:
-            self.keys |= {
-                key
-                for key, entry in self._entries(frame)
-                if key in before and NO_VALUE not in (entry, before[key])
-                if not same(entry, before[key])
-            }
+        if not before:
+            return
+        for key, entry, value in self._entries(frame):
+            was = before.get(key, NO_VALUE)
+            if NO_VALUE not in (entry, was) and not same(entry, was):
+                self.changed.add(key)
+                if away.is_value(value):
+                    self.keys.add(key)
 
-    def _entries(self, frame: FrameType) -> Iterator[tuple[str, Entry]]:
+    def _entries(self, frame: FrameType) -> Iterator[tuple[str, Entry, object]]:
         for slot, value, _ in self._now(frame):
-            if away.is_value(value):
-                yield slot.key, self._entry(slot, value)
+            yield slot.key, self._entry(slot, value), value
 
     # --- where a rank is taken --------------------------------------------------------------------
 

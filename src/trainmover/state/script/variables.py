@@ -732,7 +732,9 @@ class Variables:
             return set()
         (mine, tracked), (their, their_tracked) = map(all_in, (own, theirs))
         among = {slot.key for slot, *_ in self._values_at(frames) if not slot.target}
-        among = (among & mine.keys() & their.keys()) - {*tracked, *their_tracked} - self.left.keys
+        among = (
+            (among & mine.keys() & their.keys()) - {*tracked, *their_tracked} - self.left.changed
+        )
         return {
             key
             for key in among

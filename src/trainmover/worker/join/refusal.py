@@ -173,7 +173,7 @@ class Refusal:
         then, now = self._theirs.found, decoded(own).found
         changed = {
             key
-            for key in then.keys() & now.keys() - self._variables.left.keys
+            for key in then.keys() & now.keys() - self._variables.left.changed
             if NO_VALUE not in (then[key], now[key]) and not same(then[key], now[key])
         }
         return {key for key in changed if not self._variables.in_steps(path_of(key))}

@@ -74,6 +74,12 @@ def test_what_nobody_calls_by_name_runs_in_steps_too() -> None:
         ("meter.last = x", "__setattr__"),
         ("if meter > x: pass", "__gt__"),
         ("if x in meter: pass", "__contains__"),
+        ("y = meter[0]", "__getitem__"),
+        ("for y in meter: pass", "__iter__"),
+        ("y = [one for one in meter]", "__next__"),
+        ("y = 1 if meter else 2", "__bool__"),
+        ("while meter: break", "__len__"),
+        ("Meter(x)", "__init__"),
         ("y = float(meter)", "__float__"),
         ("with meter: pass", "__exit__"),
     ],
@@ -113,3 +119,121 @@ def test_what_a_library_calls_may_run_in_steps(bases: str, calls: str, *, is_one
     {calls}
     """
     assert ("aux" in names(text)) is is_one
+
+
+@pytest.mark.parametrize("base", ["", "(Dataset)"])
+def test_what_a_dataset_reads_is_the_fetch_s(base: str) -> None:
+    text = f"""
+    class Data{base}:
+        def __getitem__(self, index):
+            self.seen = index
+    @job.step
+    def train(x):
+        x[0]
+    """
+    assert ("seen" in names(text)) == (not base)
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_one"),
+    [
+        ("RULES['a'](x)", True),
+        ("criterion(x)", True),
+        ("(yield)(x)", True),
+        ("getattr(rules, f'on_{kind}')(x)", True),
+        ("getattr(rules, kind)(x)", True),
+        ("getattr(rules, f'off_{kind}')(x)", False),
+        ("plain(x)", False),
+        ("x.backward(), print(x)", False),
+    ],
+)
+def test_what_has_no_name_may_be_any_function_that_is_a_value(calls: str, *, is_one: bool) -> None:
+    text = f"""
+    def on_rule(x):
+        global level
+        level = x
+    def plain(x): ...
+    RULES = dict([("a", on_rule)])
+    @job.step
+    def train(x):
+        {calls}
+    """
+    assert ("level" in names(text)) is is_one
+
+
+def test_an_option_is_no_such_function() -> None:
+    text = """
+    def padded(items):
+        global longest
+        longest = len(items)
+    loader = DataLoader(data, collate_fn=padded)
+    @job.step
+    def train(x):
+        model(x)
+    """
+    assert "longest" not in names(text)
+
+
+def test_a_function_that_a_registry_keeps_is_one() -> None:
+    text = """
+    @rules.register("soft")
+    def softened(x):
+        global level
+        level = x
+    @job.step
+    def train(x):
+        rules.of("soft")(x)
+    """
+    assert "level" in names(text)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "train = job.step(make())",
+        "train = job.step(partial(step, 3))",
+        "trainer.run = job.step(functools.partial(make(), 3))",
+    ],
+)
+def test_a_step_may_be_made(marked: str) -> None:
+    text = f"""
+    def make():
+        def inner(x):
+            WINDOW.append(x)
+        return inner
+    def step(n, x):
+        WINDOW.append(x)
+    {marked}
+    """
+    assert "WINDOW" in names(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ("for name, seen in rates.items(): seen.append(x)", "rates"),
+        ("seen = trainer.rates['a']; seen[0] += x", "rates"),
+        ("first = rates; second = first; second.clear()", "rates"),
+        ("fill(rates, x)", "rates"),
+        ("fill(x=1, table=trainer.rates)", "rates"),
+        ("by_way(rates)", "rates"),
+        ("heapq.heappush(rates, x)", "rates"),
+        ("bisect.insort(trainer.rates, x)", "rates"),
+        ("np.add.at(rates, x, 1)", "rates"),
+        ("random.shuffle(rates)", "rates"),
+        ("setattr(rates, kind, x)", "rates"),
+        ("rates.__setattr__(kind, x)", "rates"),
+    ],
+)
+def test_another_name_is_the_same(body: str, stored: str) -> None:
+    text = f"""
+    def fill(table, x):
+        table.append(x)
+    def by_way(them):
+        fill(them, 1)
+    @job.step
+    def train(x, kind):
+        {body}
+    """
+    assert stored in names(text)
+    assert stored not in names(text.replace(body, "fit(rates)"))

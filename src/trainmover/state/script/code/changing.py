@@ -13,6 +13,12 @@ CHANGES = frozenset(
     | {"__delitem__", "__iadd__", "frombytes", "fromlist"}
 )
 """Methods of containers and arrays that change them; torch's own end with an underscore."""
+CHANGES_FIRST = frozenset(
+    {"heappush", "heappop", "heappushpop", "heapreplace", "heapify", "insort", "insort_left"}
+    | {"insort_right", "shuffle", "at", "copyto", "putmask", "place", "put_along_axis"}
+    | {"fill_diagonal"}
+)
+"""Functions of libraries that change what they are given first."""
 VIEWS = frozenset(
     {"view", "reshape", "select", "narrow", "detach", "numpy", "flatten", "ravel", "t", "squeeze"}
     | {"unsqueeze", "transpose", "permute", "unbind", "split", "chunk", "expand_as", "diagonal"}

@@ -88,6 +88,15 @@ def in_loops(nodes: list[ast.AST]) -> Iterator[int]:
             yield from (id(inner) for inner in walk(node))
 
 
+def sources(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Names that a loop or an assignment gives to what it takes out of others, each with the name
+    of such a one."""
+    for node in nodes:
+        for target, value in _bound_by(node):
+            for one in _taken_from(value):
+                yield from ((name, last_name(one)) for name in names(target))
+
+
 def aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
     """Names that a loop or an assignment takes out of attributes, each with these; also by way of
     other names."""
