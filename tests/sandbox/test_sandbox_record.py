@@ -258,3 +258,21 @@ def test_the_size_of_everything_is_known_although_it_is_not_stored() -> None:
 
 def test_each_rank_has_a_name_of_its_own_in_a_vault() -> None:
     assert len({blob_name(rank) for rank in range(20)}) == 20
+
+
+def test_a_step_that_is_repeated_is_given_the_same_once_more() -> None:
+    given = [torch.full((2,), float(seq)) for seq in range(4)]
+    replayer = Replayer(record_of(*(call(one, seq=seq) for seq, one in enumerate(given))))
+    served = [torch.zeros(2) for _ in range(6)]
+    replayer.begin_step()
+    replayer.serve(call(served[0], seq=0))
+    replayer.end_step()
+    replayer.begin_step()
+    replayer.serve(call(served[1], seq=1))
+    replayer.serve(call(served[2], seq=2))
+    replayer.repeat_step()
+    for n in (3, 4, 5):
+        replayer.serve(call(served[n], seq=n))
+    replayer.end_step()
+    assert [int(one[0]) for one in served] == [0, 1, 2, 1, 2, 3]
+    assert replayer.served == 4

@@ -255,3 +255,70 @@ def test_a_run_that_others_have_left_is_not_forgotten(
     [failed] = warmed(DESERTED)
     assert isinstance(failed, m.SandboxFailed)
     assert "has left the sandbox without saying why" in failed.reason
+
+
+AGAIN = """
+import torch, trainmover as tm
+from types import SimpleNamespace
+job = tm.attach()
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job.track(model=model, optimizer=optimizer)
+kept, dropout = SimpleNamespace(seen=[], count=0), torch.nn.Dropout()
+records = [SimpleNamespace(count=0, seen=[]) for _ in range(100)]
+@job.step
+def step(number):
+    scale = 1.0
+    HABIT
+    loss = (scale * model(torch.rand(3, 2))).square().mean()
+    loss.backward()
+    job.report(loss=loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    kept.__dict__.pop("mask", None), model.weight.__dict__.pop("kept", None)
+    dropout.train()
+for number in job.batches(range(100)):
+    step(number)
+"""
+
+
+@pytest.mark.parametrize(
+    "habit",
+    [
+        "pass",
+        "kept.count += 1",
+        "kept.seen.append(number); scale += len(kept.seen)",
+        "scale = torch.rand(1).item()",
+        "model.bias.data.mul_(0.9)",
+        "kept.mask = torch.rand(2)",
+        "model.train(number % 2 == 0)",
+        "raise_at_first = 1 / (number + 1)",
+    ],
+)
+def test_a_step_that_can_be_run_again_warms(warmed: Warmed, habit: str) -> None:
+    [fact] = warmed(AGAIN.replace("HABIT", habit))
+    assert (type(fact), fact.shadow_steps) == (m.Warm, 3), fact
+
+
+@pytest.mark.parametrize(
+    ("habit", "why"),
+    [
+        ("if not hasattr(kept, 'mask'): kept.mask = torch.rand(2)", "the random numbers"),
+        (
+            "if not hasattr(kept, 'mask'): kept.mask = 1; scale = 0.5",
+            "gradients of `weight` differ",
+        ),
+        (
+            "if not hasattr(model.weight, 'kept'): model.weight.kept = torch.rand(2)",
+            "the random numbers",
+        ),
+        ("records[number].count += 1", "`records[2].count` is 1, not 0"),
+        ("records[number].seen.append(number)", "`records[2].seen's length` is 1, not 0"),
+        ("scale = 0.5 if dropout.training else 1.0; dropout.eval()", "`dropout.training` is False"),
+    ],
+)
+def test_a_step_that_cannot_be_run_again_is_named(warmed: Warmed, habit: str, why: str) -> None:
+    [fact] = warmed(AGAIN.replace("HABIT", habit))
+    assert isinstance(fact, m.SandboxFailed)
+    assert "step (train.py line 10) would give other numbers on rank 1" in fact.reason
+    assert why in fact.reason

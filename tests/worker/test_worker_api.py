@@ -84,6 +84,22 @@ def test_inside_a_step_the_count_is_that_of_the_steps_before() -> None:
     assert seen == [0, 0, 1, 1, 1, 2]
 
 
+def test_a_step_that_raises_behind_its_update_counts_as_in_a_job() -> None:
+    job = tm.attach()
+    optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters())
+
+    @job.step
+    def step(*, updates: bool) -> None:
+        if updates:
+            optimizer.step()
+        raise LookupError
+
+    for updates, steps in ((False, 0), (True, 1), (False, 1)):
+        with pytest.raises(LookupError):
+            step(updates=updates)
+        assert job.steps == steps
+
+
 def test_a_step_that_raises_is_not_counted() -> None:
     job = tm.attach()
 

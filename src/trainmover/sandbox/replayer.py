@@ -1,6 +1,7 @@
 """The tap of a shadow run: serves calls from a record, but for those inside the machine."""
 
 import threading
+from collections import Counter
 
 import torch
 import xxhash
@@ -29,6 +30,7 @@ class Replayer:
         self._record = record
         self._lock = threading.Lock()
         self._step_calls: list[tuple[str, str]] = []
+        self._in_try, self._repeated = Counter[int](), Counter[int]()  # Calls by group.
         self._calls_in_step = 0
         self._is_behind_step = False
         self.between = False
@@ -41,13 +43,15 @@ class Replayer:
 
         Raises ReplayMismatch, naming both calls, if they differ; and what the recorded one raised.
         """
-        entry = self._record.entries.get(id_of(call))
+        number, seq = id_of(call)
+        entry = self._record.entries.get((number, seq - self._repeated[number]))
         if entry is None or entry.what != what_of(call) or not _fits(entry, call):
             self.mismatch = self.mismatch or self._differs(call, entry)
             raise self.mismatch
         if not call.inside and entry.refused is None:
-            _fill_all(call, entry)
+            _fill_all(call, entry, seq - self._repeated[number])
         with self._lock:
+            self._in_try[number] += 1
             self._step_calls.append((group_of(call), what_of(call)))
             self.served += 1
             self.under_way += call.inside
@@ -65,7 +69,15 @@ class Replayer:
         """A shadow step starts."""
         with self._lock:
             self._step_calls, self._calls_in_step = [], 0
+            self._in_try.clear()
             self._is_behind_step = False
+
+    def repeat_step(self) -> None:
+        """It starts once more: its calls are those that were made already."""
+        with self._lock:
+            self._repeated.update(self._in_try)
+            self.served -= len(self._step_calls)
+        self.begin_step()
 
     def end_step(self) -> None:
         """It has returned."""
@@ -118,17 +130,17 @@ def _fits(entry: Entry, call: Call) -> bool:
 
 
 @torch.no_grad()
-def _fill_all(call: Call, entry: Entry) -> None:
+def _fill_all(call: Call, entry: Entry, seq: int) -> None:
     for place, output in enumerate(call.outputs):
         kept = entry.outputs[place]
         assert kept is not None
-        _fill(output, kept.payload, _seed(call, place))
+        _fill(output, kept.payload, _seed(call, seq, place))
     call.source = entry.source
 
 
-def _seed(call: Call, place: int) -> int:
+def _seed(call: Call, seq: int, place: int) -> int:
     """Of values to be made up: the same in every shadow run."""
-    key = f"{call.number} {call.seq} {place}"
+    key = f"{call.number} {seq} {place}"
     return xxhash.xxh3_64_intdigest(key.encode()) >> 1
 
 

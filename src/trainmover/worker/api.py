@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.errors import UserError
 from trainmover.state.kinds.values import Attributes
@@ -313,18 +314,26 @@ class Alone:
         self.steps = 0
         self.in_step = False
         self.declared: list[str] = []
+        self._updated = False
+        register_optimizer_step_pre_hook(self._note)
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Just run it; a step called within a step is part of it."""
         if self.in_step:
             return function(*args, **kwargs)
-        self.in_step = True
+        self.in_step, self._updated = True, False
         try:
             result = function(*args, **kwargs)
+        except (Exception, SystemExit):
+            self.steps += self._updated  # As in a job: what has updated is a step.
+            raise
         finally:
             self.in_step = False
         self.steps += 1
         return result
+
+    def _note(self, *_: object) -> None:
+        self._updated = True
 
     def begin_loop(self, batches: Batches) -> None:
         """Nobody resumes it."""

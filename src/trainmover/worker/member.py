@@ -68,6 +68,8 @@ class Member:
     thread only, but for `standing`, which the control thread writes.
 
     is_shadow  its run is in the sandbox: a joiner's, until that is live
+    raises     a step has raised an exception behind its update
+    comes_to_gate  the try under way has come there
     updated    the shadow step under way has come to its first update, where a live one has its gate
     tracked    what the script has named; `variables` it keeps itself
     loops      over data that it is in; `draws` it has made from them
@@ -102,7 +104,7 @@ class Member:
         self.drills = Drills.from_environment()
         self.calls = self.begun = Step(0)
         self.own_time = OwnTime(groups.waits, lambda: self.gate.peers())
-        self.in_step = self.passed = self.over = False
+        self.in_step = self.passed = self.over = self.comes_to_gate = self.raises = False
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None
         self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
@@ -244,6 +246,7 @@ class Member:
                 result = self._attempt(step, function, args, kwargs)
                 break
             except Retry:
+                self.reported.abort(at_gate=self.comes_to_gate)
                 groups.await_empty_device()
                 self.snapshots.finish()
                 groups.roster.disown(groups_made)
@@ -307,7 +310,7 @@ class Member:
         self.later_steps.begin_step(step)
         self.reported.begin(function)
         self.foreseen.begin()
-        self.passed, self.in_step = False, True
+        self.passed, self.in_step, self.comes_to_gate = False, True, False
         self.cut_short.begin_try()
         self.say_if_past_end(step)  # From here on the control thread says it.
         self.footing.enter(function)
@@ -363,8 +366,11 @@ class Member:
         returned: the step has nothing left to do
         """
         step = self.calls
+        self.comes_to_gate = True
         self.snapshots.finish()
         self.updates.at_gate()
+        if self.reported.again:
+            self._check_again(step)
         self.own_time.at_gate()
         if not self._record_is_safe(step, applies, returned) or not self.gate.passes(step):
             self.gate.await_verdict(step)
@@ -373,6 +379,16 @@ class Member:
         self.updates.passed()
         if self.drills.planned:
             self.drills.at("passed", step)
+
+    def _check_again(self, step: Step) -> None:
+        """It is made once more: what it had reported before a machine was lost comes out again, or
+        something that it has changed was not put back."""
+        if not self.boundary.tainted() and (why := self.reported.differs()):
+            where = _place_of(self.reported.code)
+            self.cut_short.cannot_run_again(
+                step,
+                f"{why}, so something that it changes before its update{where} is not put back",
+            )
 
     def _record_is_safe(
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
@@ -393,6 +409,8 @@ class Member:
     def _after_step(self, step: Step) -> dict[str, float]:
         """It is committed. What it has reported."""
         values = self.reported.numbers()
+        if self.reported.again:
+            self.reported.committed()
         self.gate.behind = self.deposit.step_is_over()
         if self.gate.alike is False:
             self.updates.private_small_state()
@@ -446,6 +464,7 @@ class Member:
     def _raised_in_step(self, step: Step) -> None:
         """The script may catch it: a step that has committed counts, another was none."""
         if self.passed:
+            self.raises = True
             self._after_step(step)
         else:
             self.calls = Step(step - 1)
@@ -470,9 +489,14 @@ class Member:
                 means="The values would not commit with the step.",
                 do="Call it in the function marked @job.step, before the optimizer's step().",
             )
+        is_own = not self.boundary.tainted()
         for name, value in values.items():  # The script may change its memory behind this.
-            reported = value.detach().clone() if isinstance(value, Tensor) else value
-            self.reported.values[name] = reported
+            if isinstance(value, Tensor):
+                self.reported.values[name] = value.detach().clone()
+                if is_own and value.requires_grad and value.is_cpu:
+                    self.reported.own.add(name)
+            else:
+                self.reported.values[name] = value
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -570,6 +594,7 @@ class Member:
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
         record.variables, record.objects = variables, groups.objects.kept()
+        record.raises = self.raises
         self.deposit.tell(record, self.loops.fetches, self.variables.stored_in_steps())
 
     def place(self, moment: Moment, at: list[int]) -> Place:
@@ -598,13 +623,18 @@ class Member:
         self.recording.forget()
 
 
+def _place_of(code: object) -> str:
+    """In brackets, with a space before; "" of what is no function of Python."""
+    if not isinstance(code, CodeType):
+        return ""
+    return f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
+
+
 def _late_result(code: object) -> str:
-    where = ""
-    if isinstance(code, CodeType):
-        where = f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
     return (
-        f"what the step{where} returns is not in its variables at its first update: if a machine "
-        "is lost between that and the return, and the script goes on with what was returned, "
-        "nobody can take the rank. Have it in variables of its own before optimizer.step(), as "
-        "numbers with a fraction or tensors, or report the number and return it alone"
+        f"what the step{_place_of(code)} returns is not in its variables at its first update: if a "
+        "machine is lost between that and the return, and the script goes on with what was "
+        "returned, nobody can take the rank. Have it in variables of its own before "
+        "optimizer.step(), as numbers with a fraction or tensors, or report the number and return "
+        "it alone"
     )

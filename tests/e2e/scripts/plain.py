@@ -37,8 +37,13 @@ class Recorded(api.Alone):
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.in_step:
             return super().run_step(function, args, kwargs)
-        self.values = {}
-        result = super().run_step(function, args, kwargs)
+        self.values, made = {}, self.steps
+        try:
+            result = super().run_step(function, args, kwargs)
+        except Exception:
+            if self.steps > made:
+                self.rows[self.steps] = self.values
+            raise
         if not self.values and isinstance(result, Tensor) and result.numel() == 1:
             self.values = {"loss": float(result)}
         self.rows[self.steps] = self.values

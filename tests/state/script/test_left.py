@@ -157,3 +157,9 @@ def test_what_is_known_stays_though_steps_change_it() -> None:
     assert script.left.keys == {"count"}
     script.left.put_away(None, {"flag"}, {"count", "flag"})
     assert (script.values.count, script.values.flag) == (1, False)
+
+
+def test_what_cannot_be_put_away_is_seen_to_change_as_well() -> None:
+    rows = [(n, [n]) for n in range(100)]
+    script = seen_in(lambda v: None, lambda v: v.rows[50][1].append(1), rows=rows, count=0)
+    assert (script.left.keys, script.left.changed) == (set(), {"rows"})

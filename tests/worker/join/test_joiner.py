@@ -16,6 +16,7 @@ from trainmover.protocol.messages import Row
 from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.journey import Journey
+from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.way import Way
 from trainmover.worker.join.written import Written
 from trainmover.worker.standing import Unwind
@@ -250,3 +251,22 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
         journey.pass_over(kind, {"loss"}, []).isnan()
     assert arrived == ([5] if closing else [])
     assert not journey.passes_over
+
+
+def test_where_steps_raise_behind_their_update_none_is_passed_over() -> None:
+    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
+    tracked = SimpleNamespace(load_small=lambda states, **more: None)
+    member: Any = SimpleNamespace(calls=Step(4), draws=draws, tracked=tracked)
+    record = RankRecord(Step(6), True, Step(5), [], Moment(b"", {}), None, [], raises=True)
+    variables: Any = SimpleNamespace(frames=lambda frame: [frame])
+    refusal = Refusal(Rank(1), variables, loops=Any)  # type: ignore[arg-type]
+    journey = Journey(
+        member,
+        Way(Rank(1), record, Step(5)),
+        closing=False,
+        arrive=lambda: None,
+        refusal=refusal,
+    )
+    with pytest.raises(StateMismatch, match="raise exceptions behind their update"):
+        journey.pass_over(None, set(), [])
+    assert "whether step 5 did" in refusal.why

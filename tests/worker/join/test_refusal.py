@@ -4,9 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 
 from trainmover.ids import Rank
-from trainmover.state.script.comparison import Captured
+from trainmover.state.script.comparison import Captured, Comparison
 from trainmover.state.script.counts import Count
 from trainmover.worker.join.refusal import Refusal
 
@@ -28,13 +29,6 @@ def test_only_what_is_compared_and_has_been_the_same_on_all_ranks_is_counted_on(
 
 
 def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_to() -> None:
-    def key(name: str) -> str:
-        return f"train.py\x1fmain\x1f1\x1f{name}"
-
-    def captured(**found: object) -> Captured:
-        entries = {key(name): entry for name, entry in found.items()}
-        return Captured([], entries, {}, [], [], {}, [], [])
-
     variables: Any = SimpleNamespace(
         in_steps=lambda path: path == "in_step", left=SimpleNamespace(changed={key("left")})
     )
@@ -45,3 +39,36 @@ def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_
     assert refusal._by_lines(data) == set()
     refusal._theirs = captured(total=0.0, in_step=0.0, left=0.0, same=0.0, gone=1)
     assert refusal._by_lines(data) == {key("total")}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "before", "now", "mine", "named"),
+    [
+        pytest.param(4.0, 4.0, 6.0, 6.0, False, id="as on the source, which had what the rank had"),
+        pytest.param(4.0, 4.0, 6.5, 6.0, True, id="the source's step has changed it as well"),
+        pytest.param(5.0, 4.0, 6.0, 6.0, True, id="the rank had a value of its own"),
+        pytest.param(4.0, 4.0, 4.0, 6.0, True, id="the source's came to the same again"),
+        pytest.param(4.0, 4.5, 6.5, 4.0, False, id="no line has changed it"),
+    ],
+)
+@pytest.mark.parametrize("name", ["in_step", "elsewhere"])
+def test_what_both_a_step_and_lines_change_is_known_only_from_an_equal_source(
+    theirs: float, before: float, now: float, mine: float, name: str, *, named: bool
+) -> None:
+    comparison = Comparison(lambda _: ("train.py", 3))
+    data = [msgspec.msgpack.encode([*captured(**{name: one})]) for one in (1.0, 2.0, before, now)]
+    own = msgspec.msgpack.encode([*captured(**{name: mine})])
+    there = captured(**{name: theirs}).found
+    found = comparison.by_both(there, data, own, lambda path: path == "in_step", set())
+    assert [one.name for one in found] == [name] * (named and name == "in_step")
+    assert not comparison.by_both(there, data, own, lambda _: True, {key(name)})
+    assert not comparison.by_both(there, [b""] * 4, own, lambda _: True, set())
+
+
+def key(name: str) -> str:
+    return f"train.py\x1fmain\x1f1\x1f{name}"
+
+
+def captured(**found: object) -> Captured:
+    entries = {key(name): entry for name, entry in found.items()}
+    return Captured([], entries, {}, [], [], {}, [], [])

@@ -40,6 +40,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         ],
         inputs=[step, 2**64 - 1],
         begun=Begun(b"variables", {"counter": b"\1"}),
+        raises=now,
     )
 
 

@@ -244,6 +244,37 @@ class Comparison:
             and (key in parted or (not same(entry, before[key]) and may_change(key, entry)))
         ]
 
+    def by_both(
+        self,
+        theirs: Mapping[str, Entry],
+        history: Sequence[bytes],
+        own: bytes,
+        in_steps: Callable[[str], bool],
+        but: Set[str],
+    ) -> list[Difference]:
+        """What lines since the fetch have changed here, and a step that was passed over may have
+        changed on the rank: nobody knows what the two together have made of it there, unless the
+        rank had what the source had, and the source has what is here. Raises ProtocolError on
+        malformed bytes.
+
+        theirs  of the rank, where it fetched for that step
+        history, in_steps, but  as in `of_rank`
+        """
+        if not all(history):
+            return []
+        before, now = (decoded(one).found for one in history[2:])
+        mine = decoded(own)
+        left_out = {*mine.tracked, *mine.others, *but}
+        return [
+            self._difference(key, GONE, shown(entry))
+            for key, entry in theirs.items()
+            if key in mine.found.keys() - left_out
+            and NO_VALUE not in (entry, mine.found[key])
+            and not same(entry, mine.found[key])
+            and in_steps(path_of(key))
+            and not (_as_in(before, key, entry) and _as_in(now, key, mine.found[key]))
+        ]
+
     def left(
         self,
         history: Sequence[bytes],

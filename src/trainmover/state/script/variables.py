@@ -481,7 +481,7 @@ class Variables:
             code = frame.f_code
             is_own = own.get(code)
             if is_own is None:
-                is_own = own[code] = self._is_own_file(code.co_filename)
+                is_own = own[code] = self.is_own_file(code.co_filename)
             if is_own:
                 found.append(frame)
                 if frame is outermost:
@@ -493,7 +493,13 @@ class Variables:
         found.reverse()
         return found
 
-    def _is_own_file(self, path: str) -> bool:
+    def own_modules(self) -> list[ModuleType]:
+        """Those of the script's that are loaded."""
+        self._learn_modules()
+        return [*self._own_modules]
+
+    def is_own_file(self, path: str) -> bool:
+        """Whether the script has it, and no library."""
         if path not in self._own_files:
             may_be = not path.startswith(_PACKAGE) and self._is_own(path)
             self._own_files[path] = may_be and os.path.isfile(path)
@@ -510,7 +516,7 @@ class Variables:
                 self._layouts.clear()
             search = Search(
                 dataclasses.replace(self._source, temporary=self._temporary_at(frames)),
-                self._is_own_file,
+                self.is_own_file,
                 self._own_modules,
                 self._tracked(),
                 lambda held: self._carried.get(id(held), ({}, ()))[1],
@@ -566,7 +572,7 @@ class Variables:
             return
         self._modules_seen = len(sys.modules)
         paths = [(module, getattr(module, "__file__", None)) for module in self._loaded()]
-        own = [(module, path) for module, path in paths if path and self._is_own_file(path)]
+        own = [(module, path) for module, path in paths if path and self.is_own_file(path)]
         own += [(module, module.__file__) for module in self._unlisted]
         modules = [module for module, _ in own]
         if are(modules, self._own_modules):
@@ -581,7 +587,7 @@ class Variables:
         it."""
         found = self.altered_on(owner)
         file = getattr(sys.modules.get(module_of(type(owner))), "__file__", None)
-        if self._is_own_file(file or ""):
+        if self.is_own_file(file or ""):
             found |= handed_on(self._source, vars(owner))
         self._carried[id(vars(owner))] = vars(owner), found
         return found | kept_in(owner)
@@ -596,7 +602,7 @@ class Variables:
         others: list[type] = []
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))
-            if self._is_own_file(getattr(module, "__file__", None) or ""):
+            if self.is_own_file(getattr(module, "__file__", None) or ""):
                 known |= source.by_class.get(kind.__name__, set())
                 known |= {name for name in vars(owner) if source.dynamic and name[:1] != "_"}
             else:
@@ -829,7 +835,7 @@ class Variables:
         self._closed = closed_in(self._kept(self.frames(sys._getframe(1))))
 
     def _keeps_elsewhere(self, frames: list[FrameType]) -> bool:
-        return keeps_elsewhere(self._kept(frames), self._closed, self._is_own_file)
+        return keeps_elsewhere(self._kept(frames), self._closed, self.is_own_file)
 
     def _kept(self, frames: list[FrameType]) -> Iterator[object]:
         """What variables hold, but for what is tracked, or loads the batches. Of a frame those that

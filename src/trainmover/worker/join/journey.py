@@ -166,6 +166,8 @@ class Journey:
         self._stand_behind_next_step()
         if member.calls == way.committed and self._closing:
             self._arrive()
+        if way.record.raises:
+            self._refusal.may_have_raised(member.calls)
         self._refusal.pass_over(counts)
         return way.given(member.calls, result, names)
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from trainmover.errors import StateMismatch
-from trainmover.ids import Rank
+from trainmover.ids import Rank, Step
 from trainmover.state.script.between import keeping
 from trainmover.state.script.brief import left_alone, made_of
 from trainmover.state.script.comparison import (
@@ -57,6 +57,7 @@ class Refusal:
         self.parted: Set[str] = frozenset()
         self.elsewhere: RankRecord | None = None
         self._looked = -1  # Number of a loop.
+        self._counted = set[str]()  # By the step that was passed over last.
         self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
         self._at_fetch = b""
@@ -119,6 +120,7 @@ class Refusal:
             if keys and keys.isdisjoint(self.parted):
                 one.go_on()
                 known |= keys
+        self._counted = known
         written = self._variables.written_in_steps(
             [self.stood, self._at_fetch], [self._at_fetch, *self.history]
         )
@@ -159,6 +161,11 @@ class Refusal:
                 but=summed,
             )
         )
+        if self._theirs is not None and not asked:
+            by_both = self._variables.comparison.by_both
+            stores = self._variables.in_steps
+            but = summed | self._counted
+            self.refuse(by_both(self._theirs.found, self.history, own, stores, but))
         if self._theirs is not None and self.history and all(self.history):
             before, now = (decoded(one).brief for one in self.history[-2:])
             known = made_of(self._theirs.brief, before, now)
@@ -221,6 +228,29 @@ class Refusal:
                 "The script keeps them itself, so no other machine has them.",
                 advice(differences),
             )
+
+    def not_again(self, step: str, happened: str, instead: str) -> None:
+        """Raises StateMismatch: a step that is run again would not be what it was.
+
+        step: its name, file and line
+        """
+        found = f"{happened}, {instead}" if instead else happened
+        self._raise(
+            f"{step} would give other numbers on rank {self._rank} if it were run again, as it is "
+            f"where a machine is lost in it: {found} once it has begun a second time",
+            "What it changes before its update cannot be put back.",
+            "change it behind optimizer.step() or between steps, or keep it with job.values(...)",
+        )
+
+    def may_have_raised(self, step: Step) -> NoReturn:
+        """Raises StateMismatch: what runs behind the step that is passed over nobody knows."""
+        at = _iterating(self._variables.frames(sys._getframe(1)))
+        self._raise(
+            f"steps of rank {self._rank} raise exceptions behind their update, and nobody knows "
+            f"whether step {step} did, which was lost with its machine (at {at})",
+            "Other lines of the script would run here than ran on the rank.",
+            "return what happened, or raise it before optimizer.step()",
+        )
 
     def fails(self, error: StateMismatch) -> NoReturn:
         """Raises it."""

@@ -24,6 +24,7 @@ from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.lookout import Lookout
 from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.repeat import Repeat
 from trainmover.worker.join.written import Written
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
@@ -108,6 +109,7 @@ class Shadow:
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
         self.refusal = Refusal(member.rank, member.variables, member.loops)
         self.written = Written()
+        self.repeat = Repeat(member, self.replayer, self.refusal)
         self._bytes_before = private_bytes()
         self._begun_ns = time.monotonic_ns()
         member.recording.kept = FirstSteps(record.blob)
@@ -125,14 +127,20 @@ class Shadow:
         member.calls = Step(self.steps)
         member.made_of.is_open = False
         member.reported.begin(function)
-        member.in_step, member.passed, member.updated = True, False, False
         self.replayer.begin_step()
+        frame = sys._getframe(1)
+        self.repeat.begin_step()
+        if 1 < self.steps == self.recorded and self.repeat.is_possible:
+            self.repeat.make_once(function, args, kwargs, frame)
+            member.reported.begin(function)
+        member.in_step, member.passed, member.updated = True, False, False
         member.variables.counts.note(function, args, kwargs)
-        left, frame = member.variables.left, sys._getframe(1)
+        left = member.variables.left
         left.begin_step(frame)
         made = self.written.begin_step(member.reported.code, args, kwargs)
         try:
-            result = function(*args, **kwargs)
+            with self.repeat.watched():
+                result = function(*args, **kwargs)
         except (Exception, SystemExit):
             if not member.updated:  # As in a live run: if the script goes on, it was no step.
                 self.steps -= 1
@@ -141,6 +149,7 @@ class Shadow:
         finally:
             member.in_step = False
             self.replayer.end_step()
+        self.repeat.end_step()
         made()
         left.end_step(frame)
         number = number_of(result)

@@ -232,6 +232,7 @@ class Takeover:
         member.boundary.await_go(order.epoch)
         if self._standing.epoch == order.epoch:
             member.is_shadow = False
+            member.raises = self.way is not None and self.way.record.raises
             self.direct.close()
 
     # --- state, and where it belongs --------------------------------------------------------------

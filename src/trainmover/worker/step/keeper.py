@@ -110,6 +110,7 @@ class RankRecord:
     inputs: list[int] = field(default_factory=list)
     begun: Begun | None = None
     courses: dict[str, int] = field(default_factory=dict)
+    raises: bool = False
     places: bytes = field(default=b"", compare=False)
 
     def but(self, **others: Any) -> "RankRecord":
@@ -127,6 +128,7 @@ class RankRecord:
         given = [[one.step, one.values, one.result, one.small] for one in self.given]
         begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
         behind = [self.returned, self.unproved, given, self.inputs, begun, self.courses]
+        behind += [self.raises]
         further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
@@ -148,6 +150,7 @@ class RankRecord:
                 inputs,
                 begun,
                 courses,
+                raises,
             ) = further
             for row in rows:
                 row_of(row)
@@ -177,6 +180,7 @@ class RankRecord:
                 [*map(int, inputs)],
                 None if begun is None else _begun_of(later or begin, *begun),
                 {str(name): int(course) for name, course in courses.items()},
+                bool(raises),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error

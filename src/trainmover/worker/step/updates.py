@@ -224,6 +224,10 @@ class Updates:
             self.undo.before_update(self._tracked, optimizer)
         return self._depth == 1 and not self._undoes and not passed
 
+    def break_off(self, count: int) -> None:
+        """A try in the sandbox has ended at its gate. count: updates before it"""
+        self.count, self._depth = count, 0
+
     def leave(self, *, in_step: bool) -> None:
         """Called after every `optimizer.step()`."""
         self._depth -= 1

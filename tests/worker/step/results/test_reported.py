@@ -129,3 +129,46 @@ def test_one_function_is_known_by_its_code_and_two_callables_are_two() -> None:
     )
     assert code_of(one) is one
     assert code_of(one) != code_of(other)
+
+
+def tried(reported: Reported, loss: float, *, is_own: bool = True, draws: int = 1) -> None:
+    """One try of a step, up to its gate."""
+    reported.begin(tried)
+    torch.manual_seed(1)
+    torch.rand(draws)
+    reported.values = {"loss": torch.tensor(loss), "seconds": torch.rand(1), "time": loss}
+    reported.own |= {"loss"} if is_own else set()
+
+
+@pytest.mark.parametrize(
+    ("again", "what"),
+    [
+        ({"loss": 0.5}, ""),
+        ({"loss": 0.25}, "it has reported loss = 0.25 then, and 0.5 before"),
+        ({"loss": 0.5, "draws": 2}, "it has drawn other random numbers then"),
+    ],
+)
+def test_a_step_that_is_made_again_gives_what_it_gave(again: dict[str, float], what: str) -> None:
+    reported = Reported()
+    tried(reported, 0.5)
+    reported.abort(at_gate=True)
+    tried(reported, **again)  # type: ignore[arg-type]
+    assert reported.differs() == what
+    reported.committed()
+    assert not reported.differs()
+
+
+def test_what_was_made_of_a_collective_that_was_cut_short_says_nothing() -> None:
+    reported = Reported()
+    tried(reported, 0.5, is_own=False, draws=3)
+    reported.abort(at_gate=False)
+    tried(reported, 0.25)
+    assert reported.differs() == ""
+
+
+def test_nan_is_itself() -> None:
+    reported = Reported()
+    tried(reported, float("nan"))
+    reported.abort(at_gate=True)
+    tried(reported, float("nan"))
+    assert reported.differs() == ""

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from trainmover.state import rng
 from trainmover.worker.api import number
 from trainmover.worker.step.results.given import LOSS, is_same
 
@@ -32,11 +33,18 @@ class Reported:
     values  of the step under way: by `job.report`, or the number that it returns
     code    of the step's function
     late    the newest step has given a number that its gate did not have
+    own     names of losses that are reported in this try and were computed on the CPU, from nothing
+            that a collective may have cut short
+    again   an earlier try of this step was aborted
     """
 
     def __init__(self) -> None:
         self.values: dict[str, float | Tensor] = {}
         self.late = False
+        self.own = set[str]()
+        self.again = False
+        self._before: dict[str, float] = {}  # What that one had reported of its own.
+        self._drawn = b""  # State of the random numbers at its gate.
         self._function: Callable[..., Any] | None = None
         self.code: object = None
         self._place: Place | None = None
@@ -47,9 +55,31 @@ class Reported:
     def begin(self, function: Callable[..., Any]) -> None:
         """A step is tried."""
         self.values, self.late, self._seen, self._found = {}, False, {}, False
+        self.own.clear()
         if function is not self._function:
             self._function = function
             self.code = code_of(function)
+
+    def abort(self, *, at_gate: bool) -> None:
+        """The try is over, and the step is made once more. at_gate: it had come that far"""
+        self.again = True
+        if at_gate:
+            self._drawn = rng.capture()
+        self._before |= {name: float(self.values[name]) for name in self.own}
+
+    def committed(self) -> None:
+        """The step is."""
+        self.again, self._before, self._drawn = False, {}, b""
+
+    def differs(self) -> str:
+        """From what an aborted try had reported: what is another, for people; "": nothing."""
+        for name, before in self._before.items():
+            now = self.values.get(name)
+            if now is not None and not is_same(float(now), before):
+                return f"it has reported {name} = {float(now)!r} then, and {before!r} before"
+        if self._drawn and rng.capture() != self._drawn:
+            return "it has drawn other random numbers then"
+        return ""
 
     def at_gate(self) -> dict[str, float]:
         """The step commits now: its numbers, for good. Raises UserError for one that is none."""

@@ -1,0 +1,216 @@
+"""Whether a step that is run again gives the same numbers.
+
+Where a machine is lost within a step, all others run that step again, on what `retry.Before` has
+put back. It puts back what the search of variables has found, and a script may keep something where
+no search looks: in an iterator of a library's, behind a hook, in what comes and goes within a step.
+So the last step of a run in the sandbox is made twice: up to its gate, then all is put back, then
+from the beginning. What the script can reach must be the same at both beginnings, and what it has
+drawn and its gradients at both gates. Collectives give the same both times.
+
+What is found keeps the machine from being a standby: a job that goes on with it would train on with
+other numbers, and nobody would see it.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from xxhash import xxh3_64_intdigest
+
+from trainmover.errors import StateMismatch
+from trainmover.sandbox.replayer import Replayer
+from trainmover.state import rng, tensor_bytes
+from trainmover.state.encode import as_local
+from trainmover.state.proof.digest import hashes_of
+from trainmover.state.proof.heap import NO_NAMES, Heap
+from trainmover.state.script.things.held import locals_of
+from trainmover.state.script.things.libraries import module_of
+from trainmover.torch_internals.modules import parameters_in
+from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.member import Member
+from trainmover.worker.step.changes import watched
+from trainmover.worker.step.gate import Retry
+from trainmover.worker.step.results.reported import code_of
+from trainmover.worker.step.retry.before import Before
+
+
+class Repeat:
+    """Of one run in the sandbox. Main thread only.
+
+    drew  a step has fetched data itself: no second try would get the same
+    """
+
+    def __init__(self, member: Member, replayer: Replayer, refusal: Refusal) -> None:
+        self.drew = False
+        self._member, self._replayer, self._refusal = member, replayer, refusal
+        self._now: dict[str, object] = {}  # At the gate of the try under way.
+        self._first: dict[str, object] = {}
+        self._step = ""
+        self._fetches = 0
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a step can be made twice here. What FSDP2 gathers depends on what it had gathered
+        before, and no record has the calls of a second try."""
+        return not self.drew and not self._member.tracked.unsharded
+
+    def begin_step(self) -> None:
+        """A step of the sandbox is called."""
+        self._fetches = self._member.loops.fetches
+
+    def end_step(self) -> None:
+        """It has returned. Raises StateMismatch if it was made twice, and not with the same."""
+        self.drew |= self._member.loops.fetches != self._fetches
+        first, self._first = self._first, {}
+        now, self._now = self._now, {}
+        for what, before in first.items():
+            if what in now and now[what] != before:
+                self._refusal.not_again(self._step, f"{what} differ", "")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """The try that counts: what it has come to at its first update."""
+        if not self._first:
+            yield
+            return
+        hook = register_optimizer_step_pre_hook(lambda *_: self._look())
+        try:
+            yield
+        finally:
+            hook.remove()
+        self._look()  # Of a step without an update.
+
+    def _look(self) -> None:
+        if self._now:
+            return
+        self._now["the random numbers that it has drawn"] = rng.capture()
+        for name, parameter in self._trained():
+            gradient = parameter.grad
+            if gradient is not None and type(gradient) is Tensor and gradient.is_cpu:
+                self._now[f"gradients of `{name}`"] = _hash_of(gradient)
+
+    def make_once(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, frame: FrameType
+    ) -> None:
+        """The step up to its gate; then all is put back. Raises StateMismatch if something that the
+        script can reach is not.
+
+        frame: the script's, that calls the step
+        """
+        member, tracked = self._member, self._member.tracked
+        self._step = _said(function)
+        before = Before.take(tracked, args, kwargs, member.variables)
+        gradients = [(one, one.grad, _copy_of(one.grad)) for _, one in self._trained()]
+        found, updates = self._heap(frame), member.updates.count
+        bulk = self._hashes()
+        member.reported.begin(function)
+        comes = self._comes_to_gate(function, args, kwargs)
+        member.updates.break_off(updates)
+        self._replayer.repeat_step()
+        is_early = self._hashes() != bulk  # What is tracked is copied then as a step begins.
+        changed = before.why_not(member.variables)
+        try:
+            before.restore(tracked)
+        except StateMismatch as error:
+            changed = changed or error.happened
+        for parameter, gradient, copy in gradients:
+            parameter.grad = gradient
+            if gradient is not None and copy is not None:
+                gradient.detach().copy_(copy)
+        self._first, self._now = self._now if comes and not is_early else {}, {}
+        if changed:  # A step that is run again would end with that: it is no secret.
+            self._first = {}
+            return
+        for path, was, now in found.differences(self._heap(frame)):
+            self._refusal.not_again(self._step, f"`{path}` is {now!r:.40}", f"not {was!r:.40}")
+
+    def _comes_to_gate(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
+        member = self._member
+        member.in_step, member.passed = True, False
+        hook = register_optimizer_step_pre_hook(_stop)
+        try:
+            function(*args, **kwargs)
+        except Retry:
+            pass
+        except (Exception, SystemExit):  # noqa: BLE001 - the try that counts raises it, too.
+            return False
+        finally:
+            hook.remove()
+            member.in_step = False
+        self._look()
+        return True
+
+    def _heap(self, frame: FrameType) -> Heap:
+        """Without what is tracked: each kind of that knows how it is put back."""
+        variables = self._member.variables
+        skip = {id(one) for one in self._put_back_otherwise()}
+        roots: dict[str, object] = {}
+        for one in variables.frames(frame):
+            is_module = one.f_code.co_name == "<module>"
+            held = one.f_globals if is_module else locals_of(one)
+            skip.add(id(one.f_globals))
+            roots |= {name: value for name, value in held.items() if name not in NO_NAMES}
+        for module in variables.own_modules():
+            roots |= {
+                f"{module.__name__}.{name}": value
+                for name, value in vars(module).items()
+                if name not in NO_NAMES and name not in roots
+            }
+        for name, obj in self._member.tracked.items():
+            parts = obj.named_modules() if isinstance(obj, nn.Module) else [("", obj)]
+            for path, part in parts:
+                roots.setdefault(f"{name}.{path}".rstrip("."), part)
+        return Heap(variables.is_own_file, skip).take(roots)
+
+    def _put_back_otherwise(self) -> Iterator[object]:
+        """Bulk state, which steps mostly leave alone, and is copied where they do not; and what has
+        a state_dict() of a library's."""
+        tracked = self._member.tracked
+        for _, parameter in self._trained():
+            yield from (parameter, parameter.grad)
+        yield from (one for _, one in watched(tracked))
+        for optimizer in tracked.optimizers:
+            yield optimizer.state
+        for _, obj in tracked.items():
+            module = sys.modules.get(module_of(type(obj)))
+            is_own = self._member.variables.is_own_file(getattr(module, "__file__", None) or "")
+            if not is_own and not isinstance(obj, nn.Module | Optimizer):
+                yield obj
+
+    def _hashes(self) -> list[bytes]:
+        bulk = [as_local(one.detach()) for _, one in watched(self._member.tracked)]
+        return hashes_of([one for one in bulk if tensor_bytes.is_plain(one)])
+
+    def _trained(self) -> Iterator[tuple[str, Tensor]]:
+        for module in self._member.tracked.modules:
+            found = parameters_in(module).items()
+            yield from ((name, one) for name, one in found if one is not None)
+
+
+def _stop(*_: object) -> None:
+    """At the first update: as if a machine were lost."""
+    raise Retry
+
+
+def _copy_of(gradient: Tensor | None) -> Tensor | None:
+    """In host memory: an accelerator's has no room for it."""
+    return None if gradient is None else gradient.detach().to("cpu", copy=True)
+
+
+def _hash_of(gradient: Tensor) -> object:
+    if not tensor_bytes.is_plain(gradient):
+        return None
+    return xxh3_64_intdigest(tensor_bytes.view_bytes(gradient))
+
+
+def _said(function: Callable[..., Any]) -> str:
+    code = code_of(function)
+    if not isinstance(code, CodeType):
+        return "the step"
+    return f"{code.co_name} ({os.path.basename(code.co_filename)} line {code.co_firstlineno})"
