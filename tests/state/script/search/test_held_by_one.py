@@ -87,6 +87,21 @@ KEPT = {
         finally:
             torch.overrides._get_current_function_mode_stack()[-1].__exit__(None, None, None)
         """,
+    "what is called at numpy's errors": """
+        class Counts:
+            count = 0
+            def __call__(self, kind, flag):
+                self.count += 1
+        before = numpy.seterr(divide="call")
+        numpy.seterrcall(Counts())
+        def main():
+            for x, y in job.batches(DATA):
+                numpy.float64(1) / numpy.float64(0)
+        try:
+            main()
+        finally:
+            numpy.seterrcall(None), numpy.seterr(**before)
+        """,
     "a handler of a signal": """
         import signal
         def handler():

@@ -1106,6 +1106,26 @@ KEPT = {
                     decimal.getcontext().rounding = decimal.ROUND_UP if up else decimal.ROUND_DOWN
         main()
         """,
+    "flags of decimal": """
+        import decimal
+        def main():
+            with decimal.localcontext():
+                for x, y in job.batches(DATA):
+                    decimal.getcontext().clear_flags()
+                    if x[0] > 6:
+                        decimal.Decimal(1) / decimal.Decimal(3)
+        main()
+        """,
+    "dialect of tables": """
+        import csv
+        def main():
+            try:
+                for x, y in job.batches(DATA):
+                    csv.register_dialect("ours", delimiter=";" if x[0] > 6 else ",")
+            finally:
+                csv.unregister_dialect("ours")
+        main()
+        """,
     "whether distributions check": """
         def main():
             try:

@@ -1,6 +1,7 @@
 """What is in force for a whole process, and which calls of a script set it."""
 
 import contextlib
+import csv
 import decimal
 import functools
 import locale
@@ -43,6 +44,36 @@ def _set_decimal(value: list[Any]) -> None:
         setattr(context, name, one)
     for signal in context.traps:
         context.traps[signal] = signal.__name__ in trapped
+
+
+def _flags_of_decimal() -> list[str]:
+    """Of what has happened in calculating since they were cleared."""
+    return sorted(one.__name__ for one, is_set in decimal.getcontext().flags.items() if is_set)
+
+
+def _set_flags_of_decimal(value: list[str]) -> None:
+    flags = decimal.getcontext().flags
+    for signal in flags:
+        flags[signal] = signal.__name__ in value
+
+
+_OF_DIALECT = (
+    *("delimiter", "doublequote", "escapechar", "lineterminator", "quotechar", "quoting"),
+    *("skipinitialspace", "strict"),
+)
+
+
+def _dialects() -> list[tuple[str, list[Any]]]:
+    """Of tables as texts, by name."""
+    every = {name: csv.get_dialect(name) for name in sorted(csv.list_dialects())}
+    return [(name, [getattr(one, part) for part in _OF_DIALECT]) for name, one in every.items()]
+
+
+def _set_dialects(value: list[tuple[str, list[Any]]]) -> None:
+    for name in csv.list_dialects():
+        csv.unregister_dialect(name)
+    for name, parts in value:
+        csv.register_dialect(name, **dict(zip(_OF_DIALECT, parts, strict=True)))
 
 
 def _flushes_denormals() -> bool:
@@ -203,6 +234,12 @@ IN_FORCE: dict[str, InForce] = {
         ("set_autocast_dtype",),
     ),
     "decimal's context": InForce(_of_decimal, _set_decimal, ("getcontext", "setcontext")),
+    "decimal's flags": InForce(
+        _flags_of_decimal, _set_flags_of_decimal, ("clear_flags",), any=False
+    ),
+    "dialects of csv": InForce(
+        _dialects, _set_dialects, ("register_dialect", "unregister_dialect"), any=False
+    ),
     "torch's way to print": InForce(
         lambda: sorted(printed_by_torch().items()),
         lambda value: torch.set_printoptions(**dict(value)),  # type: ignore[no-untyped-call]

@@ -9,6 +9,8 @@ import signal
 import threading
 from collections.abc import Iterator, Set
 
+import numpy
+
 from trainmover.torch_internals.modes import entered, hook_for_saved
 
 
@@ -32,10 +34,12 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 def called_by_process() -> Iterator[tuple[str, object]]:
     """What nothing but the process may hold: modes of torch that were entered by hand, what packs
-    tensors that are saved, handlers of signals; what gets a logger's lines."""
+    tensors that are saved, handlers of signals, what is called at numpy's errors; what gets a
+    logger's lines."""
     for number, one in enumerate(entered()):
         yield f"modes[{number}]", one
     yield "saved_tensors_hooks", hook_for_saved()
+    yield "numpy.geterrcall()", numpy.geterrcall()
     for number in sorted(signal.valid_signals()):
         yield f"getsignal({number:d})", signal.getsignal(number)
     for path, logger in _loggers():
