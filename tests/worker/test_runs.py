@@ -45,8 +45,9 @@ Warmed = Callable[..., list[m.WorkerFact]]
 def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Groups()
     for module in (
-        "runs", "program", "control", "step.gate", "join.shadow", "join.takeover", "join.journey",
-        "member", "step.boundary", "watch.patience", "keep.first_steps", "step.updates",
+        "runs", "program", "control", "step.gate", "join.shadow", "join.repeat", "join.takeover",
+        "join.journey", "member", "step.boundary", "watch.patience", "keep.first_steps",
+        "step.updates",
     ):  # fmt: skip
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)
     for name in ("RANK", "ROLE_RANK", "GROUP_RANK"):
@@ -258,12 +259,16 @@ def test_a_run_that_others_have_left_is_not_forgotten(
 
 
 AGAIN = """
-import torch, trainmover as tm
+import threading, time, torch, trainmover as tm
 from types import SimpleNamespace
 job = tm.attach()
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 job.track(model=model, optimizer=optimizer)
+over = threading.Event()
+def beat():
+    while not over.wait(0.001):
+        records[99].count += 1
 kept, dropout = SimpleNamespace(seen=[], count=0), torch.nn.Dropout()
 records = [SimpleNamespace(count=0, seen=[]) for _ in range(100)]
 @job.step
@@ -277,8 +282,11 @@ def step(number):
     optimizer.zero_grad()
     kept.__dict__.pop("mask", None), model.weight.__dict__.pop("kept", None)
     dropout.train()
-for number in job.batches(range(100)):
-    step(number)
+try:
+    for number in job.batches(range(100)):
+        step(number)
+finally:
+    over.set()
 """
 
 
@@ -293,11 +301,12 @@ for number in job.batches(range(100)):
         "kept.mask = torch.rand(2)",
         "model.train(number % 2 == 0)",
         "raise_at_first = 1 / (number + 1)",
+        "number or threading.Thread(target=beat, daemon=True).start(); time.sleep(0.02)",
     ],
 )
 def test_a_step_that_can_be_run_again_warms(warmed: Warmed, habit: str) -> None:
     [fact] = warmed(AGAIN.replace("HABIT", habit))
-    assert (type(fact), fact.shadow_steps) == (m.Warm, 3), fact
+    assert isinstance(fact, m.Warm), fact
 
 
 @pytest.mark.parametrize(
@@ -315,10 +324,11 @@ def test_a_step_that_can_be_run_again_warms(warmed: Warmed, habit: str) -> None:
         ("records[number].count += 1", "`records[2].count` is 1, not 0"),
         ("records[number].seen.append(number)", "`records[2].seen's length` is 1, not 0"),
         ("scale = 0.5 if dropout.training else 1.0; dropout.eval()", "`dropout.training` is False"),
+        ("records[number].count -= 1", "`records[2].count` is -1, not 0"),
     ],
 )
 def test_a_step_that_cannot_be_run_again_is_named(warmed: Warmed, habit: str, why: str) -> None:
     [fact] = warmed(AGAIN.replace("HABIT", habit))
     assert isinstance(fact, m.SandboxFailed)
-    assert "step (train.py line 10) would give other numbers on rank 1" in fact.reason
+    assert re.match(r"step \(train.py line \d+\) would give other numbers on rank 1", fact.reason)
     assert why in fact.reason

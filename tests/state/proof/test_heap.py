@@ -100,6 +100,7 @@ def taken(thing: object, skip: Any = frozenset()) -> Heap:
 CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "an attribute": (Meter, lambda it: setattr(it, "count", 1)),
     "an attribute that is gone": (Meter, lambda it: delattr(it, "count")),
+    "a number below": (lambda: [0], lambda it: it.__setitem__(0, -1)),
     "a list of it": (Meter, lambda it: it.seen.append(0.5)),
     "a list of its class": (Meter, lambda it: it.kept.append(1)),
     "a slot": (Slotted, lambda it: setattr(it, "count", 1)),
@@ -197,6 +198,12 @@ def test_every_change_shows(kind: str) -> None:
 )
 def test_an_equal_one_is_no_other(make: Callable[[], Any], again: Callable[[Any], object]) -> None:
     assert changed(make, again) == []
+
+
+def test_names_are_compared_as_well() -> None:
+    before = Heap(lambda _: False).take({"count": 1, "made": []})
+    now = Heap(lambda _: False).take({"count": 2, "made": [], "new": 1})
+    assert [*before.differences(now)] == [("count", 1, 2)]
 
 
 def test_it_says_where() -> None:

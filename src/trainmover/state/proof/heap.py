@@ -10,6 +10,7 @@ import array
 import functools
 import gc
 import sys
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -41,7 +42,7 @@ from trainmover.state.script.things.libraries import module_of
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import coordinates_of, values_of
 
-OBJECTS_MAX, ENTRIES_MAX = 200_000, 20_000
+OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 200_000, 20_000, 100
 BYTES_MAX = 1 << 22
 _RUNS = frozenset(
     {"trainmover", "logging", "threading", "thread", "socket", "selectors", "asyncio", "io", "re"}
@@ -99,14 +100,15 @@ class Heap:
 
     def take(self, roots: Mapping[str, object]) -> "Heap":
         """All from these on, by name; and what no name leads to, of the script's own."""
-        waiting = deque((value, 0, name) for name, value in roots.items())
+        waiting: deque[tuple[object, int, str]] = deque()
+        self.seen[_ROOT] = Seen(roots, None, self._parts(roots, _ROOT, waiting), _ROOT - 1, "")
         self._go_through(waiting)
         self._go_through(deque((value, 0, _named(value)) for value in self._others()))
         return self
 
     def differences(self, later: "Heap") -> Iterator[tuple[str, object, object]]:
         """What is in both, and is another in the later one: path, what it was, what it is. A new
-        attribute does not count: mostly nobody reads it before it is set again."""
+        attribute or name does not count: mostly nobody reads it before it is set again."""
         known: dict[tuple[int, int], bool] = {}
         for number, before in self.seen.items():
             after = later.seen.get(number)
@@ -118,7 +120,7 @@ class Heap:
             for label in before.parts | after.parts:
                 was = before.parts.get(label, _ABSENT)
                 now = after.parts.get(label, _ABSENT)
-                is_new = was is _ABSENT and label.startswith(".")
+                is_new = was is _ABSENT and (number == _ROOT or label.startswith("."))
                 if not is_new and not self._same(was, now, later, known):
                     yield self.path(number) + label, self._said(was), later._said(now)
 
@@ -132,10 +134,15 @@ class Heap:
         return "".join(reversed(labels))
 
     def _same(
-        self, was: object, now: object, later: "Heap", known: dict[tuple[int, int], bool]
+        self,
+        was: object,
+        now: object,
+        later: "Heap",
+        known: dict[tuple[int, int], bool],
+        depth: int = 0,
     ) -> bool:
-        """Or equal to it, at any depth. Of the same object what it holds is compared by itself."""
-        if _SKIPPED in (was, now):
+        """Or equal to it. Of the same object what it holds is compared by itself."""
+        if was is _SKIPPED or now is _SKIPPED or depth > DEEPEST:
             return True
         if not (isinstance(was, _Other) and isinstance(now, _Other)):
             return type(was) is type(now) and repr(was) == repr(now)
@@ -147,14 +154,14 @@ class Heap:
         known[pair] = True  # As long as nothing tells them apart.
         one, other = self.seen.get(was), later.seen.get(now)
         if one is None or other is None:
-            known[pair] = one is other
+            known[pair] = one is other or self.partial or later.partial
         else:
             known[pair] = (
                 type(one.value) is type(other.value)
                 and one.token == other.token
                 and one.parts.keys() == other.parts.keys()
                 and all(
-                    self._same(part, other.parts[label], later, known)
+                    self._same(part, other.parts[label], later, known, depth + 1)
                     for label, part in one.parts.items()
                 )
             )
@@ -201,16 +208,25 @@ class Heap:
                 token, held = self._inside(value)
             except CANNOT_BE_READ:
                 token, held = None, {}
-            parts: dict[str, object] = {}
+            parts = self._parts(held, number, waiting)
             self.seen[number] = Seen(value, token, parts, within, label)
-            for name, part in held.items():
-                if type(part) in PLAIN:
-                    parts[name] = part
-                elif id(part) in self.skip:
-                    parts[name] = _SKIPPED
-                else:
-                    parts[name] = _Other(id(part))
-                    waiting.append((part, number, name))
+
+    def _parts(
+        self,
+        held: Mapping[str, object],
+        number: int,
+        waiting: "deque[tuple[object, int, str]]",
+    ) -> dict[str, object]:
+        parts: dict[str, object] = {}
+        for name, part in held.items():
+            if type(part) in PLAIN:
+                parts[name] = part
+            elif id(part) in self.skip:
+                parts[name] = _SKIPPED
+            else:
+                parts[name] = _Other(id(part))
+                waiting.append((part, number, name))
+        return parts
 
     def _inside(self, value: Any) -> tuple[object, dict[str, object]]:
         """What it is by itself, and what it holds, by label."""
@@ -219,7 +235,7 @@ class Heap:
             return _of_tensor(value)
         if issubclass(kind, _MEMORY):
             return _of_memory(value)
-        if issubclass(kind, _SEALED) or value is self:
+        if issubclass(kind, _SEALED):
             return None, {}
         if issubclass(kind, ModuleType):
             own = self.is_own(getattr(value, "__file__", None) or "")
@@ -250,6 +266,8 @@ class Heap:
 
 
 _ABSENT, _SKIPPED = _Other(0), _Other(-1)
+_ROOT = 0
+"""Number of what has no object: all names together."""
 
 
 def _of_tensor(value: Tensor) -> tuple[object, dict[str, object]]:
@@ -299,15 +317,16 @@ def _of_container(value: Any, kind: type) -> dict[str, object] | None:
             found[f"[{key!r}]" if type(key) in PLAIN else f"[{n}]"] = part
         return found | {"'s order": _hashed(repr([*found]))}
     if issubclass(kind, list | tuple):
-        every = max(1, len(value) // ENTRIES_MAX)
-        whole = list.__iter__ if issubclass(kind, list) else tuple.__iter__
-        parts = islice([*enumerate(whole(value))], 0, None, every)
-        return {f"[{n}]": part for n, part in parts} | {"'s length": len(value)}
+        every = [*(list if issubclass(kind, list) else tuple).__iter__(value)]
+        parts = islice(enumerate(every), 0, None, max(1, len(every) // ENTRIES_MAX))
+        return {f"[{n}]": part for n, part in parts} | {"'s length": len(every)}
     if issubclass(kind, deque):
-        return {f"[{n}]": part for n, part in enumerate(islice([*value], ENTRIES_MAX))}
+        entries = islice([*deque.__iter__(value)], ENTRIES_MAX)
+        return {f"[{n}]": part for n, part in enumerate(entries)}
     if issubclass(kind, set | frozenset):
-        parts = islice([*value], ENTRIES_MAX)
-        return {f"[{part!r}]" if type(part) in PLAIN else f"[{id(part)}]": part for part in parts}
+        whole = set if issubclass(kind, set) else frozenset
+        members = islice([*whole.__iter__(value)], ENTRIES_MAX)
+        return {f"[{one!r}]" if type(one) in PLAIN else f"[{id(one)}]": one for one in members}
     return None
 
 
@@ -361,7 +380,9 @@ def _read(member: MemberDescriptorType, value: object) -> object:
 
 def _place_of(iterator: Any) -> dict[str, object]:
     """As it would be pickled, what is still possible of most."""
-    reduced = iterator.__reduce__()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        reduced = iterator.__reduce__()
     parts = [*reduced[1], *reduced[2:]] if isinstance(reduced, tuple) else []
     return {f"'s part {n}": part for n, part in enumerate(parts)}
 

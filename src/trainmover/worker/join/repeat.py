@@ -15,6 +15,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,6 +25,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from xxhash import xxh3_64_intdigest
 
+from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng, tensor_bytes
@@ -41,32 +44,29 @@ from trainmover.worker.step.retry.before import Before
 
 
 class Repeat:
-    """Of one run in the sandbox. Main thread only.
-
-    drew  a step has fetched data itself: no second try would get the same
-    """
+    """Of one run in the sandbox. Main thread only."""
 
     def __init__(self, member: Member, replayer: Replayer, refusal: Refusal) -> None:
-        self.drew = False
+        self._makes_groups = False  # Steps do, which would have other numbers the second time.
         self._member, self._replayer, self._refusal = member, replayer, refusal
         self._now: dict[str, object] = {}  # At the gate of the try under way.
         self._first: dict[str, object] = {}
         self._step = ""
-        self._fetches = 0
+        self._groups = 0
 
     @property
     def is_possible(self) -> bool:
         """Whether a step can be made twice here. What FSDP2 gathers depends on what it had gathered
         before, and no record has the calls of a second try."""
-        return not self.drew and not self._member.tracked.unsharded
+        return not self._makes_groups and not self._member.tracked.unsharded
 
     def begin_step(self) -> None:
         """A step of the sandbox is called."""
-        self._fetches = self._member.loops.fetches
+        self._groups = groups.roster.mark()
 
     def end_step(self) -> None:
         """It has returned. Raises StateMismatch if it was made twice, and not with the same."""
-        self.drew |= self._member.loops.fetches != self._fetches
+        self._makes_groups |= groups.roster.mark() != self._groups
         first, self._first = self._first, {}
         now, self._now = self._now, {}
         for what, before in first.items():
@@ -127,7 +127,11 @@ class Repeat:
         if changed:  # A step that is run again would end with that: it is no secret.
             self._first = {}
             return
-        for path, was, now in found.differences(self._heap(frame)):
+        if self._is_alone():
+            self._compare(found, self._heap(frame))
+
+    def _compare(self, found: Heap, again: Heap) -> None:
+        for path, was, now in found.differences(again):
             self._refusal.not_again(self._step, f"`{path}` is {now!r:.40}", f"not {was!r:.40}")
 
     def _comes_to_gate(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
@@ -167,6 +171,13 @@ class Repeat:
             for path, part in parts:
                 roots.setdefault(f"{name}.{path}".rstrip("."), part)
         return Heap(variables.is_own_file, skip).take(roots)
+
+    def _is_alone(self) -> bool:
+        """Whether no other thread runs the script's code: what that does meanwhile is its own."""
+        is_own, own = self._member.variables.is_own_file, get_ident()
+        others = [frame for thread, frame in sys._current_frames().items() if thread != own]
+        codes = (one.f_code for frame in others for one, _ in walk_stack(frame))
+        return not any(is_own(code.co_filename) for code in codes)
 
     def _put_back_otherwise(self) -> Iterator[object]:
         """Bulk state, which steps mostly leave alone, and is copied where they do not; and what has
