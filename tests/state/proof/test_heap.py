@@ -132,6 +132,7 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         lambda: np.zeros(1000, np.uint8),
         lambda it: it.__setitem__(999, 2),
     ),
+    "a view of a memory": (lambda: memoryview(bytearray(9)), lambda it: it.__setitem__(1, 2)),
     "an array of objects": (lambda: np.array([[1], 2], object), lambda it: it[0].append(2)),
     "a structured number": (
         lambda: np.zeros(1, [("n", int)])[0],
@@ -259,6 +260,12 @@ def test_an_object_that_raises_is_passed_by() -> None:
     assert changed(lambda: [Shy(), Meter()], lambda it: setattr(it[1], "count", 4)) == [
         "thing[1].count"
     ]
+
+
+def test_of_much_memory_little_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "BYTES_MAX", 16)
+    for thing in (np.zeros(999), bytearray(999), torch.zeros(999), array.array("d", [0.0] * 999)):
+        assert changed(lambda thing=thing: thing, lambda it: it.__setitem__(0, 1))  # type: ignore[misc]
 
 
 def test_there_is_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,10 +294,17 @@ def _hash_of(value: Tensor) -> int:
 
 
 def _of_memory(value: Any) -> tuple[object, dict[str, object]]:
-    if isinstance(value, numpy.ndarray) and value.dtype.hasobject:
-        return value.shape, {f"[{n}]": one for n, one in enumerate(value.reshape(-1).tolist())}
-    data = value.tobytes() if not isinstance(value, bytearray) else bytes(value)
-    return _hashed(data), {}
+    """Of a large one every few: a dataset may lie in it, or in the file behind it."""
+    if isinstance(value, numpy.ndarray):
+        if value.dtype.hasobject:
+            return value.shape, {f"[{n}]": one for n, one in enumerate(value.flat[:ENTRIES_MAX])}
+        every = -(-value.nbytes // BYTES_MAX)
+        part = value if every <= 1 else value.flat[::every]
+        return (value.shape, str(value.dtype), _hashed(part.tobytes())), {}
+    if isinstance(value, numpy.generic):
+        return _hashed(value.tobytes()), {}
+    every = -(-memoryview(value).nbytes // BYTES_MAX) or 1
+    return (len(value), _hashed(memoryview(value[::every]).tobytes())), {}
 
 
 def _of_function(value: FunctionType) -> dict[str, object]:

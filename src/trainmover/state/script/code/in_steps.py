@@ -154,7 +154,7 @@ class _Script:
     def _called(self, call: ast.Call) -> Iterator[str]:
         match call:
             case ast.Call(func=ast.Name(id="getattr"), args=[_, name, *_]):
-                first = name.values[0] if isinstance(name, ast.JoinedStr) else name
+                first = [*name.values, name][0] if isinstance(name, ast.JoinedStr) else name
                 begins = grammar.constant(first) or ""
                 yield from (one for one in self.functions if one.startswith(begins))
             case ast.Call(func=ast.Attribute() | ast.Call(func=ast.Name(id="getattr"))):
