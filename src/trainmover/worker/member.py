@@ -16,8 +16,6 @@ ordered and no group is draining.
 
 import traceback
 from collections.abc import Callable
-from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
@@ -56,7 +54,7 @@ from trainmover.worker.step.ledger import Ledger, row
 from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.results.foreseen import Foreseen
 from trainmover.worker.step.results.given import Kinds
-from trainmover.worker.step.results.reported import Reported
+from trainmover.worker.step.results.reported import Reported, place_of_step
 from trainmover.worker.step.retry.arguments import Living
 from trainmover.worker.step.retry.before import Before, Buffers
 from trainmover.worker.step.updates import Updates
@@ -384,7 +382,7 @@ class Member:
         """It is made once more: what it had reported before a machine was lost comes out again, or
         something that it has changed was not put back."""
         if not self.boundary.tainted() and (why := self.reported.differs()):
-            where = _place_of(self.reported.code)
+            where = place_of_step(self.reported.code)
             self.cut_short.cannot_run_again(
                 step,
                 f"{why}, so something that it changes before its update{where} is not put back",
@@ -623,17 +621,10 @@ class Member:
         self.recording.forget()
 
 
-def _place_of(code: object) -> str:
-    """In brackets, with a space before; "" of what is no function of Python."""
-    if not isinstance(code, CodeType):
-        return ""
-    return f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
-
-
 def _late_result(code: object) -> str:
     return (
-        f"what the step{_place_of(code)} returns is not in its variables at its first update: if a "
-        "machine is lost between that and the return, and the script goes on with what was "
+        f"what the step{place_of_step(code)} returns is not in its variables at its first update: "
+        "if a machine is lost between that and the return, and the script goes on with what was "
         "returned, nobody can take the rank. Have it in variables of its own before "
         "optimizer.step(), as numbers with a fraction or tensors, or report the number and return "
         "it alone"

@@ -9,7 +9,6 @@ where nobody waits.
 import array
 import functools
 import gc
-import sys
 import warnings
 import weakref
 from collections import deque
@@ -38,7 +37,7 @@ from xxhash import xxh3_64_intdigest
 from trainmover.state import tensor_bytes
 from trainmover.state.kinds.generators import is_generator, state_of
 from trainmover.state.script.things.held import CANNOT_BE_READ, held_by, locals_of, slots_in
-from trainmover.state.script.things.libraries import module_of
+from trainmover.state.script.things.libraries import OwnTypes, module_of
 from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import coordinates_of, values_of
 
@@ -97,6 +96,9 @@ class Heap:
     skip: Collection[int] = frozenset()
     seen: dict[int, Seen] = field(default_factory=dict)
     partial: bool = False
+
+    def __post_init__(self) -> None:
+        self._is_own_kind = OwnTypes(self.is_own)
 
     def take(self, roots: Mapping[str, object]) -> "Heap":
         """All from these on, by name; and what no name leads to, of the script's own."""
@@ -179,21 +181,14 @@ class Heap:
 
     def _others(self) -> Iterator[object]:
         """Functions, classes and instances of the script's that the garbage collector knows of."""
-        files: dict[type, bool] = {}
         for value in gc.get_objects():
             kind = type(value)
             if kind is FunctionType:
                 if self.is_own(value.__code__.co_filename):
                     yield value
                 continue
-            if kind not in files:
-                files[kind] = self._is_own_kind(kind)
-            if files[kind] or (issubclass(kind, type) and self._is_own_kind(value)):
+            if self._is_own_kind(kind) or (issubclass(kind, type) and self._is_own_kind(value)):
                 yield value
-
-    def _is_own_kind(self, kind: type) -> bool:
-        module = sys.modules.get(module_of(kind) or "")
-        return self.is_own(getattr(module, "__file__", None) or "")
 
     def _go_through(self, waiting: "deque[tuple[object, int, str]]") -> None:
         while waiting:

@@ -11,19 +11,17 @@ What is found keeps the machine from being a standby: a job that goes on with it
 other numbers, and nobody would see it.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from traceback import walk_stack
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from xxhash import xxh3_64_intdigest
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
@@ -33,13 +31,13 @@ from trainmover.state.encode import as_local
 from trainmover.state.proof.digest import hashes_of
 from trainmover.state.proof.heap import NO_NAMES, Heap
 from trainmover.state.script.things.held import locals_of
-from trainmover.state.script.things.libraries import module_of
+from trainmover.state.script.things.libraries import OwnTypes
 from trainmover.torch_internals.modules import parameters_in
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.member import Member
 from trainmover.worker.step.changes import watched
 from trainmover.worker.step.gate import Retry
-from trainmover.worker.step.results.reported import code_of
+from trainmover.worker.step.results.reported import code_of, place_of_step
 from trainmover.worker.step.retry.before import Before
 
 
@@ -74,7 +72,7 @@ class Repeat:
                 self._refusal.not_again(self._step, f"{what} differ", "")
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def looking(self) -> Iterator[None]:
         """The try that counts: what it has come to at its first update."""
         if not self._first:
             yield
@@ -92,8 +90,8 @@ class Repeat:
         self._now["the random numbers that it has drawn"] = rng.capture()
         for name, parameter in self._trained():
             gradient = parameter.grad
-            if gradient is not None and type(gradient) is Tensor and gradient.is_cpu:
-                self._now[f"gradients of `{name}`"] = _hash_of(gradient)
+            if type(gradient) is Tensor and gradient.is_cpu and tensor_bytes.is_plain(gradient):
+                (self._now[f"gradients of `{name}`"],) = hashes_of([gradient])
 
     def make_once(
         self, function: Callable[..., Any], args: Any, kwargs: Any, frame: FrameType
@@ -104,7 +102,8 @@ class Repeat:
         frame: the script's, that calls the step
         """
         member, tracked = self._member, self._member.tracked
-        self._step = _said(function)
+        code = code_of(function)
+        self._step = f"{getattr(code, 'co_name', 'the step')}{place_of_step(code)}"
         before = Before.take(tracked, args, kwargs, member.variables)
         gradients = [(one, one.grad, _copy_of(one.grad)) for _, one in self._trained()]
         found, updates = self._heap(frame), member.updates.count
@@ -182,16 +181,14 @@ class Repeat:
     def _put_back_otherwise(self) -> Iterator[object]:
         """Bulk state, which steps mostly leave alone, and is copied where they do not; and what has
         a state_dict() of a library's."""
-        tracked = self._member.tracked
+        tracked, is_own = self._member.tracked, OwnTypes(self._member.variables.is_own_file)
         for _, parameter in self._trained():
             yield from (parameter, parameter.grad)
         yield from (one for _, one in watched(tracked))
         for optimizer in tracked.optimizers:
             yield optimizer.state
         for _, obj in tracked.items():
-            module = sys.modules.get(module_of(type(obj)))
-            is_own = self._member.variables.is_own_file(getattr(module, "__file__", None) or "")
-            if not is_own and not isinstance(obj, nn.Module | Optimizer):
+            if not isinstance(obj, nn.Module | Optimizer) and not is_own(type(obj)):
                 yield obj
 
     def _hashes(self) -> list[bytes]:
@@ -212,16 +209,3 @@ def _stop(*_: object) -> None:
 def _copy_of(gradient: Tensor | None) -> Tensor | None:
     """In host memory: an accelerator's has no room for it."""
     return None if gradient is None else gradient.detach().to("cpu", copy=True)
-
-
-def _hash_of(gradient: Tensor) -> object:
-    if not tensor_bytes.is_plain(gradient):
-        return None
-    return xxh3_64_intdigest(tensor_bytes.view_bytes(gradient))
-
-
-def _said(function: Callable[..., Any]) -> str:
-    code = code_of(function)
-    if not isinstance(code, CodeType):
-        return "the step"
-    return f"{code.co_name} ({os.path.basename(code.co_filename)} line {code.co_firstlineno})"

@@ -139,7 +139,7 @@ class Shadow:
         left.begin_step(frame)
         made = self.written.begin_step(member.reported.code, args, kwargs)
         try:
-            with self.repeat.watched():
+            with self.repeat.looking():
                 result = function(*args, **kwargs)
         except (Exception, SystemExit):
             if not member.updated:  # As in a live run: if the script goes on, it was no step.

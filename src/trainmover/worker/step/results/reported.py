@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -142,6 +143,13 @@ def code_of(function: Callable[..., Any]) -> object:
         function = function.func
     function = inspect.unwrap(function)
     return getattr(function, "__code__", function)
+
+
+def place_of_step(code: object) -> str:
+    """In brackets, with a space before; "" of what is no function of Python."""
+    if not isinstance(code, CodeType):
+        return ""
+    return f" ({Path(code.co_filename).name} line {code.co_firstlineno})"
 
 
 def _numbers(frame: FrameType) -> Iterator[tuple[int, Place]]:
