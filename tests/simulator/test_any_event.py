@@ -135,7 +135,7 @@ class Met:
             known[self._random.randrange(EACH)] = one
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(12)
 def test_there_is_an_answer_to_every_event_in_every_state() -> None:
     met = Met()
     for plan in _plans():

@@ -48,6 +48,7 @@ def cut(world: World, names: list[MachineId], for_us: int) -> None:
 SMALL = [(*size, s) for size in ((2, 0), (2, 2), (4, 2)) for s in (0.5, 1.3, 3.0, 8.0, 30.0)]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("machines", "standbys", "seconds"), [*SMALL, (24, 6, 1.3), (24, 6, 8.0)])
 def test_a_blip_on_any_links_to_the_controller_costs_nothing(
     machines: int, standbys: int, seconds: float
@@ -72,6 +73,7 @@ def test_a_blip_on_any_links_to_the_controller_costs_nothing(
         assert world.host.control.absence.quiet == {}
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("machines", [2, 4, 24])
 def test_links_that_break_cost_nothing(machines: int) -> None:
     for seed in range(2):
@@ -98,6 +100,7 @@ def test_longer_than_its_patience_nobody_is_waited_for() -> None:
     assert not world.boxes[cut_off].alive, "its lease was over too"
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("machines", "standbys"), [(2, 1), (4, 2), (24, 6)])
 @pytest.mark.parametrize("how", ["frozen", "power", "alone"])
 def test_a_machine_that_holds_the_others_up_is_given_up_soon(

@@ -19,7 +19,7 @@ BY_CHANCE = [
 """How many seeds, for how many seconds, of what."""
 TRIES = 300
 """A pair that one world in a hundred has is reached whatever comes out differently next time."""
-PARTS = 16
+PARTS = 48
 
 
 @cache
@@ -32,7 +32,7 @@ def by_chance() -> Coverage:
     return coverage
 
 
-@pytest.mark.turns(24)
+@pytest.mark.turns(48)
 @pytest.mark.timeout(600)  # It takes 20 s of a core, and has one only for a part of the time.
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_pair_is_reached_or_said_to_be_impossible(part: int) -> None:

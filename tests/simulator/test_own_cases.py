@@ -25,6 +25,7 @@ def _all_warm(world: World) -> bool:
     return world.job.machines.count(MachineState.WARM) == 2
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("seconds", [0.5, 2, 4])
 def test_a_machine_that_freezes_for_less_than_a_long_step_loses_nothing(seconds: float) -> None:
     for seed in range(6):
@@ -89,6 +90,7 @@ def test_a_socket_between_an_agent_and_a_worker_that_fails_costs_no_committed_st
         assert [one for one in told if one not in world.disk.rows] == []
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("off_s", [-3600, -30, 30, 3600])
 def test_a_clock_that_is_set_changes_nothing_with_or_without_a_successor(off_s: int) -> None:
     for seed in range(3):
@@ -131,6 +133,7 @@ def test_nobody_of_another_version_comes_in_and_nobody_of_another_torch_gets_ran
     assert world.job.change.missing == {0}
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("step_us", [20_000, 1_000_000, 5_000_000])
 def test_steps_of_any_length_go_on(step_us: int) -> None:
     for seed in range(10):

@@ -617,6 +617,7 @@ SLOWNESS = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("what", SLOWNESS)
 def test_slow_machines_have_to_be_found(what: str) -> None:
     """In worlds that are long quick before one machine is slow."""
@@ -651,6 +652,7 @@ COLD = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("what", COLD)
 def test_standbys_have_to_be_tended_for_long(what: str) -> None:
     """In worlds of half an hour in which hardly anything happens."""
@@ -688,6 +690,7 @@ WATCHED = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("what", WATCHED)
 def test_what_heartbeats_tell_has_to_be_found(what: str) -> None:
     """In worlds of a quarter of an hour."""

@@ -89,6 +89,7 @@ def be_slow(world: World, relay: MachineId) -> None:
 STRIKES = [freeze, lose_power, die, cut_off, break_trunk, cut_from_members, be_slow]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("strike", STRIKES)
 def test_of_a_relay_that_is_struck_alone_no_member_is_lost(
     strike: Callable[[World, MachineId], None],
@@ -106,6 +107,7 @@ def test_of_a_relay_that_is_struck_alone_no_member_is_lost(
             assert world.job.incidents == ()
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("strike", [freeze, lose_power, die, cut_off])
 def test_members_are_heard_again_before_a_joiner_would_be_spared(
     strike: Callable[[World, MachineId], None],
@@ -127,6 +129,7 @@ def are_heard_directly(world: World, names: list[MachineId]) -> bool:
     return all(link is not None and link.relay is None for link in links)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_relay_that_is_lost_with_its_members_is_one_loss(silent: bool) -> None:
     for seed in range(SEEDS):

@@ -41,6 +41,7 @@ def test_whatever_goes_wrong_the_job_goes_on_or_ends_with_the_reason(first: int)
         well(play(plan_of(seed, seconds=5)))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("machines", "standbys"), [(1, 1), (1, 2), (2, 1), (3, 0), (8, 8), (24, 6), (40, 10)]
 )
@@ -51,6 +52,7 @@ def test_jobs_of_every_size(machines: int, standbys: int) -> None:
         well(play(plan_of(seed, machines=machines, standbys=standbys, seconds=3)))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("machines", "standbys", "racks"), [(6, 4, 3), (24, 15, 3), (40, 30, 5)])
 def test_a_rack_of_any_size_may_go_if_there_are_enough_standbys(
     machines: int, standbys: int, racks: int
@@ -80,6 +82,7 @@ def _went_on(world: World, epoch: int) -> bool:
     return job.epoch > epoch and job.change is None and job.incidents[-1].outcome != "open"
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("faults", ["move", "death,move", "controller,crash", "reset,freeze,cut"])
 def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
     """State lies with two machines, so one may be lost."""
@@ -95,6 +98,7 @@ def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
         assert result.world.ended.code == 0, f"{result.world.ended}\n  {command(plan)}"
 
 
+@pytest.mark.turns(4)
 def test_a_torn_journal_costs_machines_and_nothing_else() -> None:
     """Also where a second crash tears what the first has left before all machines are back."""
     now_and_then = Faults(only(["torn"]).weights, pause_us=3_000_000)
@@ -114,6 +118,7 @@ def test_ten_thousand_more(first: int) -> None:
         well(play(plan_of(seed)))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     "faults", ["roll", "place", "roll,place,death,controller", "roll,place,cordon,drain,move,crash"]
 )
@@ -122,6 +127,7 @@ def test_plans_come_to_an_end_whatever_happens(faults: str) -> None:
         well(play(plan_of(seed, seconds=4, faults=only(faults.split(",")))))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("faults", ["examine,death,reset", "examine,arrive,controller,cordon"])
 def test_who_is_not_fit_takes_no_ranks_whatever_happens(faults: str) -> None:
     for seed in range(6):
@@ -130,6 +136,7 @@ def test_who_is_not_fit_takes_no_ranks_whatever_happens(faults: str) -> None:
         well(play(plan))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("faults", ["narrow", "narrow,straggle,heavy", "narrow,arrive,death,move"])
 def test_slow_ways_are_found_and_nobody_is_moved_for_others(faults: str) -> None:
     for seed in range(6):
@@ -138,6 +145,7 @@ def test_slow_ways_are_found_and_nobody_is_moved_for_others(faults: str) -> None
         well(play(plan))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("faults", ["sign,death,reset", "sign,arrive,controller,notice,roll"])
 def test_who_seems_about_to_fail_gives_its_ranks_up_whatever_happens(faults: str) -> None:
     for seed in range(8):
@@ -146,6 +154,7 @@ def test_who_seems_about_to_fail_gives_its_ranks_up_whatever_happens(faults: str
         well(play(plan))
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("notices", ["act", "watch"])
 def test_who_will_be_taken_away_and_who_is_drained_gives_its_ranks_up(notices: str) -> None:
     for seed in range(8):
@@ -155,6 +164,7 @@ def test_who_will_be_taken_away_and_who_is_drained_gives_its_ranks_up(notices: s
         well(play(plan))
 
 
+@pytest.mark.turns(4)
 def test_machines_may_be_cordoned_at_any_moment() -> None:
     faults = only(["cordon", "death", "move", "crash", "controller"])
     for seed in range(8):

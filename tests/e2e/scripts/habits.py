@@ -22,7 +22,7 @@ class Habit:
     alone    of some state each rank is the only holder: without a cut it is lost with its rank
     alike    two runs of it have the same numbers; else a rank's row of each step must be its first
     ready_s  for a standby to hold a run: about a second on a quiet machine, if nothing is compiled
-    rare     less ordinary, or a variant: one in eight of them runs at each commit
+    rare     less ordinary, or a variant: one in sixteen of them runs at each commit
     seldom   something changes so seldom that a standby may take it for the machine's own, or the
              rank may be seen where nobody could take it: equal or refused
     """

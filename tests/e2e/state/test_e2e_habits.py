@@ -91,7 +91,7 @@ def test_a_held_run_that_waits_until_all_agree_is_left_for_the_lost_rank() -> No
 
 
 EACH = [
-    pytest.param(habit, id=str(habit), marks=[pytest.mark.turns(8)] if habit.rare else [])
+    pytest.param(habit, id=str(habit), marks=[pytest.mark.turns(16)] if habit.rare else [])
     for habit in HABITS
 ]
 

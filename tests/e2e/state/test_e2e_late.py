@@ -24,7 +24,7 @@ def comes_to(habit: Habit, step: int, place: Place) -> None:
     assert found in TOLD or (found is Verdict.ENDED and SAID in why), f"{found}\n{why}"
 
 
-@pytest.mark.turns(24)
+@pytest.mark.turns(48)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("step", [10, 11])
 @pytest.mark.parametrize("habit", LATE, ids=str)
