@@ -208,6 +208,23 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
 
 
+def test_lines_behind_the_last_step_read_what_that_makes_behind_its_gate() -> None:
+    """Of what was the source's at the gate; a record from the return has it itself."""
+    gate = {"rates": b"1", "mode": b"train", "meter": b"own", "loss": b"2"}
+    source = {
+        "gate_small": gate | {"meter": b"the source's"},
+        "return_small": {"rates": b"2", "mode": b"eval", "meter": b"reset", "loss": b"9"},
+        "behind": ["rates", "mode", "meter"],
+    }
+    for returned in (False, True):
+        path = way(0, now=gate)
+        path.record.returned = returned
+        path.learn_behind(source)
+        behind = gate if returned else gate | {"rates": b"2", "mode": b"eval"}
+        assert path.small_behind(Step(5)) == behind
+        assert path.small_behind(Step(4)) == {}
+
+
 @pytest.mark.parametrize("theirs", [{5: {"meter": 9}}, {5: {"meter": 7}, 4: {"meter": 9}}, {}])
 def test_what_is_reset_on_all_ranks_is_each_rank_s_own_if_it_has_parted_before(
     theirs: dict[int, dict[str, int]],

@@ -55,8 +55,10 @@ from trainmover.worker.data.loader_kinds import (
     loads_here,
 )
 from trainmover.worker.data.loader_parts import (
+    OF_TORCH,
     all_generators,
     counting,
+    keeps_own,
     loading_generators,
     numbers_of,
     parts,
@@ -66,6 +68,7 @@ from trainmover.worker.data.loader_parts import (
 )
 from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
+from trainmover.worker.data.since import Since
 from trainmover.worker.data.trail import Trail
 
 _OF_PASS = ("epochs", "numbers", "generators", "parts", "altered", "made_of", "rng")
@@ -106,12 +109,14 @@ class Batches:
                 self._loader, self._trail = _traced(loader, keeps=samples is True)
             elif not loads_here(loader) and worker_state.can_keep(loader.dataset):
                 worker_state.keep_generators(loader)
+        self._keeps_own = self._loader is not loader and keeps_own(loader)
         self._epochs = Epochs(self._loader)
         self._passes = passes
         self._iterator: Iterator[Any] | None = None
         self._indices: Any = None  # Of the batch taken last.
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
+        self._since: Since | None = None  # What others make of its parts in the pass under way.
         self._given = b""  # Of what the script alters, as another process had it.
         self._counted: Counted | None = None  # What its loader's own state is made of.
         self._stored: Stored | None = None  # What the script alters of an object.
@@ -228,6 +233,8 @@ class Batches:
         if not self._begin or self._iterator is None:
             return position | self._before_pass()
         position |= self._begin
+        if since := self.since:
+            position["since"] = since
         if self._loading:
             position["held"] = states_of(self._loading)
         if self._hashing:
@@ -241,6 +248,17 @@ class Batches:
         elif self._trail is not None:
             position["trail"] = self._trail.mark_after(self.batches_taken)
         return position
+
+    @property
+    def since(self) -> dict[str, Any]:
+        """What its parts have become in the pass under way, and not by it."""
+        return {} if self._since is None else self._since.state()
+
+    def put_since(self, state: dict[str, Any]) -> None:
+        """As another process had it."""
+        if self._since is not None:
+            self._since.put(state)
+            self._give_back()
 
     def _state_of_loader(self) -> Any:
         """Its own."""
@@ -267,6 +285,7 @@ class Batches:
         if self._given:
             put_back(self._loader, self._given)
         set_numbers(self._loader, position["numbers"])
+        self._give_back()
         if "made_of" in position:
             self._check_made_of(*position["made_of"])
         later = position.get("held", ())
@@ -278,6 +297,7 @@ class Batches:
         try:
             rng.restore(position["rng"])
             self._resume_pass(position)
+            self.put_since(position.get("since", {}))
         finally:
             rng.restore(outside)
 
@@ -291,7 +311,7 @@ class Batches:
 
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
-        self._iterator = self._counted = None
+        self._iterator = self._counted = self._since = None
         self._begin, self._loading = {}, {}
         self._chain, self._last = 0, None
 
@@ -301,6 +321,8 @@ class Batches:
         if self._kind is Kind.STATEFUL:
             self._begin.pop("parts", None)  # The loader's own state has them.
         self._calls = None if self._collectives is None else self._collectives()
+        if self._keeps_own:
+            share(self.over, self._loader)
         self._iterator = iter(self._loader)
 
     def _before_pass(self) -> dict[str, Any]:
@@ -359,7 +381,14 @@ class Batches:
                 do="Exchange what the ranks must agree on before job.batches, and give the result "
                 "to the loader.",
             )
+        self._note_parts()
+
+    def _note_parts(self) -> None:
+        """The first batch has come: the pass has made of them what it makes by itself."""
         self._look_for_generators()
+        known = all_generators(self._loader)
+        draws = {name: one for name, one in known.items() if name not in self._loading}
+        self._since = Since(self._loader, self._epochs, draws)
 
     def generators(self) -> list[Generator]:
         """That its loader draws from."""
@@ -379,14 +408,28 @@ class Batches:
         """Again after the first batch: a dataset may make its own only when it is first asked."""
         self._loading = loading_generators(self._loader) if loads_here(self._loader) else {}
 
+    def _next(self) -> Any:
+        """What the loader gives. What it keeps beside that is the same in the script's."""
+        assert self._iterator is not None
+        if not self._keeps_own:
+            return next(self._iterator)
+        share(self.over, self._loader)
+        try:
+            return next(self._iterator)
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._keeps_own:
+            share(self._loader, self.over)
+
     def _draw(self, *, again: bool = False) -> Any:
         """The next batch of the pass. again: it is passed over."""
-        assert self._iterator is not None
         if not self._hashing:
-            return next(self._iterator)
+            return self._next()
         watched = self._kind is Kind.REPLAYED and type(self._loader) not in _NEVER_DRAW
         before = rng.capture() if watched and loads_here(self._loader) else b""
-        batch = next(self._iterator)
+        batch = self._next()
         self.hash = BatchHash(batch, whole=not again)
         if before and rng.capture() != before:  # Passed over, it would be another one.
             self._last = [before, self.hash.quick]
@@ -413,6 +456,7 @@ class Batches:
         if "loader" in position:
             self._loader.load_state_dict(decode(position["loader"]))
             self._iterator = iter(self._loader)
+            self._note_parts()
         else:
             self._iterator = self._begun_again()
             self._pass_over(position)
@@ -442,12 +486,16 @@ class Batches:
                         next(iterator)
                     else:
                         pass_over(iterator)
+                    if number == 0:
+                        self._note_parts()
                 return
             self._chain, last = 0, position.get("last")
             for number in range(count):
                 if last is not None and number == count - 1:
                     rng.restore(last[0])
                 self._draw(again=True)
+                if number == 0:
+                    self._note_parts()
         except StopIteration:
             raise self._other_batches() from None
         if self._hashing and "chain" in position and count:
@@ -471,6 +519,12 @@ class Batches:
             "start of a pass only, or from a torch.Generator in its attribute `generator`; and the "
             "dataset must be the same on every machine.",
         )
+
+
+def share(given: object, to: object) -> None:
+    """What a loader of another class than torch's keeps in its attributes, from one to its twin."""
+    names = vars(given).keys() - OF_TORCH
+    vars(to).update({name: vars(given)[name] for name in names})
 
 
 def _traced(loader: "DataLoader[Any]", *, keeps: bool) -> "tuple[DataLoader[Any], Trail | None]":

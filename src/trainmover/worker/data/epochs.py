@@ -48,16 +48,21 @@ class Epochs:
         return found
 
     def resume(self, state: list[list[int | None]], number: int) -> None:
-        """Stand in pass `number` as another process did."""
+        """Stand in pass `number` as another process did. state: as that began"""
+        for part, (epoch, _) in zip(self._parts, state, strict=True):
+            if epoch is None and number:
+                part.set_epoch(number)
+        self.put(state)
+        self._begun = [epoch for epoch, _ in state]
+
+    def put(self, state: list[list[int | None]]) -> None:
+        """What the script has said, in this pass or for the next ones."""
         for part, (epoch, left_in) in zip(self._parts, state, strict=True):
             if epoch is None:
-                if number:
-                    part.set_epoch(number)
                 continue
             if _epoch_of(part) != epoch:
                 part.set_epoch(epoch)
             _mark(part, None if left_in is None else (left_in, epoch))
-        self._begun = [epoch for epoch, _ in state]
 
 
 def _take_back(part: Any) -> None:

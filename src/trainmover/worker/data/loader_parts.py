@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from trainmover.errors import StateMismatch
 from trainmover.state.kinds.generators import Generator, is_generator, set_state, state_of
@@ -22,6 +22,8 @@ _CONTAINER_MAX = 64
 """Entries. What is longer holds samples, not what they are made with."""
 _OPAQUE = (Tensor, numpy.ndarray, nn.Module, type, ModuleType, str, bytes, int, float, CodeType)
 NUMBERS = (bool, int, float)
+OF_TORCH = frozenset(vars(DataLoader(TensorDataset(torch.zeros(1)))))
+"""Attributes that every DataLoader has."""
 
 
 def parts(loader: Any) -> list[tuple[str, Any]]:
@@ -39,6 +41,13 @@ def parts(loader: Any) -> list[tuple[str, Any]]:
 def _inner(owner: Any, name: str) -> Any:
     part = getattr(owner, name, None)
     return part.inner if isinstance(part, Trail) else part
+
+
+def keeps_own(loader: Any) -> bool:
+    """Whether it is a DataLoader of another class, that may have attributes of its own: a script's,
+    that counts the batches it has given."""
+    is_other = isinstance(loader, DataLoader) and type(loader) is not DataLoader
+    return is_other and not hasattr(loader, "state_dict")
 
 
 # --- generators -----------------------------------------------------------------------------------
@@ -209,7 +218,9 @@ def set_numbers(loader: Any, numbers: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _numbers_in(part: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(part).items() if _is_number(value)}
+    skip = OF_TORCH if isinstance(part, DataLoader) else ()
+    held = vars(part).items()
+    return {name: value for name, value in held if _is_number(value) and name not in skip}
 
 
 def _is_number(value: object) -> bool:
@@ -218,7 +229,7 @@ def _is_number(value: object) -> bool:
 
 def _counting(loader: Any) -> Iterator[tuple[str, Any]]:
     for path, part in parts(loader):
-        if isinstance(part, DataLoader) or not hasattr(part, "__dict__"):
+        if not hasattr(part, "__dict__") or (isinstance(part, DataLoader) and not keeps_own(part)):
             continue
         yield path, part
         if path != "loader":

@@ -142,10 +142,11 @@ class Loops:
         return [] if self.fetching is self.main else self.fetching.path
 
     def generators(self) -> Iterator[Generator]:
-        """Those that draw for loops under way: their states go with the places."""
+        """Those that draw for loops under way: their states go with the places. One that nothing
+        was drawn from has none yet."""
         for loop in self._in:
             batches = loop.batches()
-            if batches is not None and not loop.ended:
+            if batches is not None and not loop.ended and loop.fetched_at:
                 yield from batches.generators()
 
     def loading(self) -> Iterator[object]:
@@ -288,7 +289,10 @@ class Loops:
             for one in outer
         ]
         before = main.among.before(main.ordinal)
-        return [*places, [main.ordinal, main.before_next(), b"", calls, before, at]]
+        place = main.before_next()
+        if outer and (around := [*_since(outer)]):
+            place = place | {"around": around}
+        return [*places, [main.ordinal, place, b"", calls, before, at]]
 
     def beside(self) -> list[list[Any]]:
         """Of all others that are drawn from: path, and the place before the next fetch."""
@@ -317,6 +321,11 @@ class Loops:
                     do="Begin all loops that are drawn from side by side before the first step.",
                 )
             _stand(loop, place)
+        around = {tuple(path): state for path, state in position.get("around", ())}
+        for loop in self._chain():
+            batches = loop.batches()
+            if batches is not None and tuple(loop.path) in around:
+                batches.put_since(around[tuple(loop.path)])
 
     def _chain(self) -> list[Loop]:
         main = self.main
@@ -335,6 +344,14 @@ def _stand(loop: Loop, position: Any) -> None:
     assert batches is not None
     batches.resume(position)
     loop.here, loop.passes = None, position["before"]
+
+
+def _since(loops: list[Loop]) -> Iterator[list[Any]]:
+    """Path of each of whose loader's parts something was made since its last fetch."""
+    for loop in loops:
+        batches = loop.batches()
+        if batches is not None and (state := batches.since):
+            yield [loop.path, state]
 
 
 def _are_beside(one: Loop, other: Loop) -> bool:

@@ -178,6 +178,7 @@ class Takeover:
             at = self.shadow.refusal.stood_at
             if self.way.leads_on_from(member.loops.ordinals, member.loops.member, at):
                 self._before = taken
+                self.way.learn_behind(taken.header)
                 self._set_out(self.way, order)
                 return
             self._stand_at_fetch(self.way)

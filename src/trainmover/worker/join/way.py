@@ -64,6 +64,7 @@ class Way:
         self.committed = committed
         self.reached = 0
         self.loaded: dict[str, bytes] = {}
+        self._behind: dict[str, bytes] = {}  # Small state that the last step makes behind its gate.
         self.onward = source if source is not None and self._is_left_by(source) else None
         self._drawn = deque(record.drawn)
         self._between = deque(record.between)
@@ -222,13 +223,31 @@ class Way:
         return like(kind, known[0] if known else None)
 
     def small_behind(self, step: Step) -> dict[str, bytes]:
-        """Small state at the gate of a step that is passed over, as far as it is known."""
+        """Small state at the gate of a step that is passed over, as far as it is known; of the last
+        one also what it makes behind that."""
         record = self.record
         if record.now is None or step == self.committed:
-            return {} if record.now is None else record.now.small
+            return {} if record.now is None else record.now.small | self._behind
         if (changed := self._at_gates.get(step)) is not None:
             return record.top.small | changed
         return record.now.small if step == record.top_step else {}
+
+    def learn_behind(self, source: Mapping[str, Any]) -> None:
+        """What the last step makes behind its gate is not in a record from there, and the lines
+        that follow read it: a rate, a mode. The source's step has made it, alike if the two were
+        equal at the gate; that all do it alike is seen to by `small_on_arrival`.
+
+        source: as there
+        """
+        then = self.record.now
+        if then is None or self.record.complete or self.record.returned:
+            return
+        at_gate, at_return = source["gate_small"], source["return_small"]
+        self._behind = {
+            name: at_return[name]
+            for name in source["behind"]
+            if name in at_return and at_gate.get(name) == then.small.get(name)
+        }
 
     def small_on_arrival(
         self,
