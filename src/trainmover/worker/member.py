@@ -228,7 +228,13 @@ class Member:
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         before = Before.take(
-            self.tracked, args, kwargs, self.variables, self._buffers, self._living
+            self.tracked,
+            args,
+            kwargs,
+            self.variables,
+            self._buffers,
+            self._living,
+            self.updates.changes.states,
         )
         if self._graphs.of is not self.tracked.modes:
             self._graphs = Graphs(self.tracked)

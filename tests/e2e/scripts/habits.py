@@ -108,6 +108,8 @@ HABITS = [
     equal("before/registered", holds=(13, 16), rare=True),
     equal("before/spectral", rare=True),
     equal("before/sparse_buffer", rare=True),
+    equal("before/trusted_layers", moment=True, rare=True),
+    equal("before/adam_levels", moment=True, rare=True),
     equal("gradients/accumulated_calls", holds=(11, 25)),
     equal("gradients/accumulated_in_place", holds=(14, 26), rare=True),
     equal("gradients/accumulated_once", rare=True),

@@ -185,8 +185,6 @@ class Repeat:
         for _, parameter in self._trained():
             yield from (parameter, parameter.grad)
         yield from (one for _, one in watched(tracked))
-        for optimizer in tracked.optimizers:
-            yield optimizer.state
         for _, obj in tracked.items():
             if not isinstance(obj, nn.Module | Optimizer) and not is_own(type(obj)):
                 yield obj

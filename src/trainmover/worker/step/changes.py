@@ -12,6 +12,8 @@ in every step:
 
 The same is asked of the lines between the fetch of a batch and its step: whoever takes a rank
 stands at the fetch and runs them again, on the state of a rank that has run them (`since_fetch`).
+There it counts, too, what optimizers keep beside tensors, which a step puts back by itself
+(`retry/states.py`).
 
 From the first finding on, the rank copies all that is tracked as each step begins
 (`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
@@ -34,6 +36,7 @@ from trainmover.state.proof.device_digest import lies_elsewhere
 from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.tensors import Watched
+from trainmover.worker.step.retry.states import States
 
 SHARE = 0.003
 """Of the time, that looks at bytes may take after the first steps."""
@@ -45,12 +48,14 @@ class Changes:
     early    steps were seen to change bulk state before their gate
     names    of what the step under way has changed there, though nobody had copied it
     covered  paths that were copied in this attempt, before anything unseen could change them
+    states   what optimizers keep beside tensors
     """
 
     def __init__(self) -> None:
         self.early = False
         self.names: list[str] = []
         self.covered: set[str] = set()
+        self.states = States()
         self._tracked: Tracked | None = None
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
@@ -69,6 +74,7 @@ class Changes:
         self._fetched, self._looks = True, self._looks_at_bytes()
         self._know_anew(tracked, looks=self._looks)
         self._watch.note()
+        self.states.copy(tracked)
         self._hashes = self._read() if self._looks else {}
 
     def since_fetch(self, tracked: Tracked) -> list[str]:
@@ -77,7 +83,7 @@ class Changes:
         fetched, self._fetched = self._fetched, False
         if not fetched:
             return []
-        if self._fit != _fit(tracked):
+        if self._fit != _fit(tracked) or not self.states.same(tracked):
             return ["the optimizer"]
         if not self._watch.same():
             return [list(self._tensors)[i] for i in self._watch.changed()]

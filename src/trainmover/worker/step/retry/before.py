@@ -1,6 +1,7 @@
 """What a retry of a step must put back: RNG, buffers, small tracked state, the batch; what
-optimizers are set to, their parameter groups; and variables of the script that code in the step
-can store to: globals, closure cells, attributes, and what containers hold."""
+optimizers are set to, their parameter groups, and what they keep beside tensors; and variables of
+the script that code in the step can store to: globals, closure cells, attributes, and what
+containers hold."""
 
 from collections import deque
 from contextlib import suppress
@@ -39,6 +40,7 @@ from trainmover.worker.step.retry.arguments import (
 )
 from trainmover.worker.step.retry.copies import MEMORY, Copies
 from trainmover.worker.step.retry.leaves import Leaves
+from trainmover.worker.step.retry.states import States, StatesCopy
 
 _VARIABLE_BYTES_MAX = 1024 * 1024
 _CHANGES_IN_PLACE = (Tensor, tuple, *CONTAINERS, *MEMORY)
@@ -202,6 +204,7 @@ class Before:
     process    what the script sets for its whole process
     settings   parameter groups of optimizers: a schedule may go on before the update, a group may
                be added, a parameter frozen
+    states     of optimizers, but for what tensors hold: a level of gradients as a number
     buffers    of every module, for instance the running mean of a batch-norm: a step may write
                into them or put other tensors in their place
     unsharded  gradients that FSDP2 keeps to itself
@@ -212,6 +215,7 @@ class Before:
     rng_state: bytes
     small: dict[str, bytes]
     settings: Copies
+    states: StatesCopy
     buffers: BuffersCopy
     unsharded: list[tuple[Unsharded, dict[str, Any], dict[str, Tensor]]]
     arguments: Arguments
@@ -232,6 +236,7 @@ class Before:
         variables: Variables | None = None,
         buffers: Buffers | None = None,
         living: Living | None = None,
+        states: States | None = None,
     ) -> "Before":
         """Cost: one RNG capture, the small states, a copy of buffers, batch and variables."""
         uncopied: list[tuple[Tensor, int]] = []
@@ -256,6 +261,7 @@ class Before:
             rng.capture(),
             tracked.small_states(moments.Moment.RETRY),
             _settings(tracked),
+            (states or States()).copy(tracked),
             (buffers or Buffers(tracked)).copy(),
             [(part, part.state_dict(), _clones(part)) for part in tracked.unsharded],
             arguments,
@@ -283,7 +289,7 @@ class Before:
                     f"gradient, or are larger than {BYTES_MAX >> 20} MiB, and variables "
                     f"of more than {_VARIABLE_BYTES_MAX >> 20} MiB are not copied for a retry"
                 )
-        if why := self.leaves.why_not():
+        if why := self.leaves.why_not() or self.states.why_not():
             return why
         if registered.given_since(*self.layers):
             return "it has given the model a layer, and those it begins with are drawn once"
@@ -300,6 +306,7 @@ class Before:
             set_state(generator, state)
         process.put_back(self.process)
         self.settings.put_back()
+        self.states.put_back()
         self.leaves.put_back()
         self.kept.put_back()
         self.arguments.put_back()
