@@ -187,6 +187,7 @@ HABITS = [
     equal("layouts/powersgd"),
     equal("layouts/fp16_hook", rare=True),
     equal("layouts/own_hook", rare=True),
+    refused("layouts/coarse_after_warmup", moment=True, rare=True),
     equal("layouts/checkpointed"),
     equal("layouts/tied", rare=True),
     equal("layouts/compiled", ready_s=60, rare=True),

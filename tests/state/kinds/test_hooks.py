@@ -92,10 +92,36 @@ def test_all_that_a_state_remembers_travels() -> None:
 def test_what_travels_is_no_variable_that_must_be_found_elsewhere() -> None:
     state = Own()
     model, _its = tracked(state)
-    held = [id(one) for one in Hooks(model).holders()]
+    held = [id(one) for one, whole in Hooks(model).holders() if whole]
     assert {id(state), id(vars(state)), id(state.errors), id(state.norms)} <= {*held}
     assert id(state.group) not in held
     assert not list(Hooks(nn.Linear(1, 1)).holders())
+
+
+def test_a_container_in_which_something_stays_is_told_apart() -> None:
+    state: Any = Own()
+    state.ways, state.deep, state.again = {"first": hook}, [1, (2, hook)], [state.norms]
+    model, _its = tracked(state)
+    partly = [id(one) for one, whole in Hooks(model).holders() if not whole]
+    assert partly == [id(state.ways), id(state.deep), id(state.deep[1])]
+
+
+def test_an_object_of_another_class_is_refused() -> None:
+    """What it does would be another."""
+
+    class Coarse(Own):
+        pass
+
+    source: Any = Own()
+    source.inner = Coarse()
+    _model, there = tracked(source)
+    sent = there.small_states()
+    forget_hooks()
+    own: Any = Own()
+    own.inner = Own()
+    _other, here = tracked(own)
+    with pytest.raises(StateMismatch, match="Coarse where a Own is here"):
+        here.load_small(sent)
 
 
 def test_powersgd_is_put_back_whole() -> None:

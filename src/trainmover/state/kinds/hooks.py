@@ -4,8 +4,9 @@
 feedback and its last projections, PostLocalSGD a counter. It changes as gradients are made, that is
 before a step's gate, and mostly each rank has its own. So it is put back by a retry and goes with
 the rank's record, as buffers do. Of the object everything is taken that is a plain value, a tensor,
-a random generator, or a container or object of such; what can only be the same on every run of the
-script (functions, groups, modules, optimizers) stays as it is.
+a random generator, or a container or object of such. Functions, groups, modules and optimizers
+stay as they are: mostly they are the same on every run of the script. Whether they are is for the
+search of variables to tell, as of all that is not sent.
 """
 
 import functools
@@ -116,15 +117,23 @@ class Hooks:
             if wrapper is not None and _are_related(wrapper, self._module):
                 yield hook
 
-    def holders(self) -> Iterator[object]:
-        """Objects and containers whose content goes along, and what their attributes are kept in.
-        Of a state that cannot be sent none."""
+    def holders(self) -> Iterator[tuple[object, bool]]:
+        """Objects and containers whose content goes along, and what their attributes are kept in;
+        with whether all of it does. (Of an object each attribute is looked at by itself.) Of a
+        state that cannot be sent none."""
         for hook in self._own():
             taking = _Taking(hook)
             with suppress(UserError):
                 taking.whole()
-                for one in taking.seen:
-                    yield from (one, getattr(one, "__dict__", None))
+                for number, one in enumerate(taking.seen):
+                    yield one, number not in taking.partly
+                    if (held := getattr(one, "__dict__", None)) is not None:
+                        yield held, True
+
+
+def stays(value: object) -> bool:
+    """Whether it is never sent: who takes a rank has one of its own there."""
+    return isinstance(value, _SAME)
 
 
 def _are_related(wrapper: DistributedDataParallel, module: nn.Module) -> bool:
@@ -133,12 +142,17 @@ def _are_related(wrapper: DistributedDataParallel, module: nn.Module) -> bool:
 
 
 class _Taking:
-    """One walk through a hook's state. seen: the objects and containers on its way"""
+    """One walk through a hook's state.
+
+    seen    the objects and containers on its way
+    partly  numbers of those containers in which, or in one within, something stays
+    """
 
     def __init__(self, hook: _Hook) -> None:
         self._hook = hook
         self._bytes = 0
         self.seen: list[object] = []
+        self.partly: set[int] = set()
 
     def whole(self) -> _Taken:
         taken = self._take(self._hook.state, "state")
@@ -159,17 +173,32 @@ class _Taking:
         again = next((n for n, known in enumerate(self.seen) if value is known), None)
         if again is not None:
             return [_AGAIN, again]
+        number = len(self.seen)
         self.seen.append(value)
         if isinstance(value, dict):
             pairs = [[key, self._take(entry, f"{path}[{key!r}]")] for key, entry in value.items()]
+            self._note(number, [taken for _, taken in pairs])
             return [_DICT, pairs]
         if isinstance(value, (list, tuple, set)):
             entries = [self._take(entry, f"{path}[{at}]") for at, entry in enumerate(value)]
+            self._note(number, entries)
             return [_LIST, entries]
         if names := _attributes(value):
             taken = {name: self._take(getattr(value, name), f"{path}.{name}") for name in names}
-            return [_OBJECT, taken]
+            return [_OBJECT, taken, type(value).__qualname__]
         raise _not_plain(self._hook.place, path, value)
+
+    def _note(self, number: int, entries: list[_Taken]) -> None:
+        """Of a container what became of its entries."""
+        if any(self._is_partly(taken) for taken in entries):
+            self.partly.add(number)
+
+    def _is_partly(self, taken: _Taken) -> bool:
+        kind, given, *_ = taken
+        if kind == _AGAIN:
+            return given in self.partly
+        inside = [entry for _, entry in given] if kind == _DICT else given
+        return kind == _STAYS or (kind in (_DICT, _LIST) and any(map(self._is_partly, inside)))
 
 
 def _attributes(value: object) -> list[str]:
@@ -198,7 +227,7 @@ class _Putting:
 
     def put(self, live: Any, taken: _Taken) -> Any:
         """What is to be there."""
-        kind, given = taken
+        kind, given, *of = taken
         if kind == _STAYS:
             return live
         if kind == _AGAIN:
@@ -215,6 +244,14 @@ class _Putting:
         if kind == _GENERATOR:
             _set_generator(live, given)
             return live
+        if kind == _OBJECT and of != [type(live).__qualname__]:
+            raise StateMismatch(
+                f"The state of a communication hook holds a {of[0]} where a "
+                f"{type(live).__qualname__} is here.",
+                means="This process cannot take the rank: its gradients would be reduced "
+                "otherwise.",
+                do="Keep objects of one class there, and numbers or texts that say what they do.",
+            )
         number = len(self._put)
         self._put.append(live)
         if kind == _OBJECT:

@@ -32,7 +32,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.kinds.hooks import Hooks
+from trainmover.state.kinds.hooks import Hooks, stays
 from trainmover.state.script import brief, handles
 from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.scopes import Scope, Source
@@ -133,12 +133,10 @@ class Inside:
         self._in_samplers = {id(held) for one in samplers if (held := held_by(one))}
         self._in_place = in_place
         self._of_several, self._globals = set[str](), set[int]()
-        self._by_hooks = {
-            id(holder)
-            for _, obj in self._tracked
-            if issubclass(type(obj), nn.Module)
-            for holder in Hooks(obj).holders()  # type: ignore[arg-type]
-        } - {id(None)}
+        modules: list[Any] = [obj for _, obj in tracked if issubclass(type(obj), nn.Module)]
+        by_hooks = [(id(one), whole) for obj in modules for one, whole in Hooks(obj).holders()]
+        self._by_hooks = {number for number, _ in by_hooks}
+        self._partly_by_hooks = {number for number, whole in by_hooks if not whole}
         self._seen: set[int] = set()
         self._fed: set[int] = set()
         self._by_key: dict[str, list[tuple[int, Any]]] = {}
@@ -686,8 +684,11 @@ class Inside:
     def slot(self, path: str, owner: Any, name: Any, value: object) -> Slot:
         file, function, first = self.at
         key = self._one_of(f"{file}\x1f{function}\x1f{first}\x1f{path}", owner, name)
-        by_hooks = id(owner) in self._by_hooks or id(value) in self._by_hooks
-        if by_hooks or self._goes_with_state(value) or self._goes_with_place(owner, name, value):
+        if (
+            self._goes_with_hook(owner, value)
+            or self._goes_with_state(value)
+            or self._goes_with_place(owner, name, value)
+        ):
             self._layout.tracked.append(key)
         is_dict = issubclass(type(owner), dict | NoneType | MappingProxyType)
         target = name in self._source.targets
@@ -703,6 +704,17 @@ class Inside:
             known.append(one)
         number = known.index(one)
         return f"{key} ({number + 1})" if number else key
+
+    def _goes_along(self, owner: object, name: object, value: object) -> bool:
+        if self._goes_with_hook(owner, value) or self._goes_with_state(value):
+            return True
+        return self._goes_with_place(owner, name, value)
+
+    def _goes_with_hook(self, owner: object, value: object) -> bool:
+        """Whether it is in the state of a communication hook, and all of it is sent with that."""
+        if id(owner) not in self._by_hooks and id(value) not in self._by_hooks:
+            return False
+        return id(value) not in self._partly_by_hooks and not stays(value)
 
     def _goes_with_state(self, value: object) -> bool:
         """Whether it is a container that is tracked: its entries are in its state. Of all else that
