@@ -417,6 +417,7 @@ LATE = [
         "results",
         "rolled_back",
         "rolled_out",
+        "samples_of_all",
         "scheduled",
         "uncleared",
     )

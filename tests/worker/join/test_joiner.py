@@ -242,11 +242,12 @@ def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follow
         arrive=lambda: arrived.append(member.calls),
         refusal=SimpleNamespace(**PUTS),  # type: ignore[arg-type]
     )
-    journey.silence.values = 3
+    journey.silence.values = journey.silence.since_fetch = 3
     assert journey.passes_over
     kind = torch.empty((), device="meta")
     assert journey.pass_over(kind, {"loss"}, []).item() == 0.25
     assert (member.calls, journey.silence.values, arrived) == (4, 0, [])
+    assert journey.silence.since_fetch == 3  # Up to the next fetch that is compared.
     with pytest.raises(StateMismatch):  # Nobody has reported it.
         journey.pass_over(kind, {"loss"}, []).isnan()
     assert arrived == ([5] if closing else [])

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.script.comparison import Captured, Comparison
 from trainmover.state.script.counts import Count
@@ -63,6 +64,53 @@ def test_what_both_a_step_and_lines_change_is_known_only_from_an_equal_source(
     assert [one.name for one in found] == [name] * (named and name == "in_step")
     assert not comparison.by_both(there, data, own, lambda _: True, {key(name)})
     assert not comparison.by_both(there, [b""] * 4, own, lambda _: True, set())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "now", "mine", "named"),
+    [
+        pytest.param(12.0, 12.0, 8.0, True, id="the sum is what it was, and here one's own part"),
+        pytest.param(10.0, 12.0, 8.0, True, id="the sum is another"),
+        pytest.param(None, 12.0, 8.0, True, id="the rank had none at its fetch"),
+        pytest.param(3.0, None, 8.0, True, id="the source has none"),
+        pytest.param(10.0, 12.0, 12.0, False, id="it is as on the source"),
+        pytest.param(8.0, 12.0, 8.0, False, id="no line has changed it"),
+        pytest.param(None, None, 8.0, False, id="it is only there for who compares all"),
+    ],
+)
+def test_what_comes_of_collectives_whose_values_are_gone_must_be_as_on_the_source(
+    theirs: float | None, now: float | None, mine: float, *, named: bool
+) -> None:
+    def of(value: float | None) -> dict[str, object]:
+        return {"other": 1} if value is None else {"other": 1, "total": value}
+
+    comparison = Comparison(lambda _: ("train.py", 3))
+    data = [msgspec.msgpack.encode([*captured(**of(one))]) for one in (1.0, 2.0, 3.0, now)]
+    own = msgspec.msgpack.encode([*captured(**of(mine))])
+    there = captured(**of(theirs))
+    assert len(comparison.asked(there.found, data, own)) == named
+    assert not comparison.asked(there.found, [b""] * 4, own)
+    left = SimpleNamespace(changed=set[str]())
+    variables: Any = SimpleNamespace(
+        look_again=lambda: None,
+        capture=lambda full: own,
+        comparison=comparison,
+        frames=lambda _: [],
+        in_steps=lambda path: False,
+        summed=set[str](),
+        left=left,
+        put_brief=lambda *_: None,
+        put_away=lambda *_, **more: None,
+    )
+    loops: Any = SimpleNamespace()
+    refusal = Refusal(Rank(1), variables, loops)
+    refusal._theirs, refusal.history = there, data
+    if named:
+        with pytest.raises(StateMismatch, match="`total`") as raised:
+            refusal.check_begun(asked=False, asked_since_fetch=True)
+        assert "collectives" in str(raised.value)
+    else:
+        refusal.check_begun(asked=False, asked_since_fetch=True)
 
 
 def key(name: str) -> str:

@@ -275,6 +275,29 @@ class Comparison:
             and not (_as_in(before, key, entry) and _as_in(now, key, mine.found[key]))
         ]
 
+    def asked(
+        self, theirs: Mapping[str, Entry], history: Sequence[bytes], own: bytes
+    ) -> list[Difference]:
+        """What lines since the fetch have changed here, where they have made collectives whose
+        values are gone: what came of these may be in it, and nobody knows what the rank had, unless
+        it is what the source has. Raises ProtocolError on malformed bytes.
+
+        theirs, history  as in `by_both`
+        """
+        if not all(history):
+            return []
+        now, mine = decoded(history[-1]).found, decoded(own)
+        left_out = {*mine.tracked, *mine.others}
+        return [
+            self._difference(key, shown(now[key]) if key in now else GONE, shown(entry))
+            for key, entry in mine.found.items()
+            if key not in left_out
+            and entry is not NO_VALUE
+            and (key in theirs or key in now)  # Not what is there for who compares all.
+            and not _as_in(theirs, key, entry)
+            and not _as_in(now, key, entry)
+        ]
+
     def left(
         self,
         history: Sequence[bytes],

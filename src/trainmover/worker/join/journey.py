@@ -197,8 +197,7 @@ class Journey:
                 self._stand_behind_next_step()
             if self._stands_behind_reserve:
                 self._compared = True
-                self._refusal.check(way.record, at_boundary=False)
-                self._state_is_newer()
+                self._check_at_fetch()
             if member.calls < way.committed:
                 return self._take_next(batches)  # Several fetches make a step.
             if self._ends_further:
@@ -262,9 +261,13 @@ class Journey:
         if way.record.reserve:  # Its variables are those of a later fetch.
             self._refusal.give_groups(way.record)
         else:  # Large state is that of now already.
-            self._refusal.check(way.record, at_boundary=False)
-            self._state_is_newer()
+            self._check_at_fetch()
         return self._take_next(batches)
+
+    def _check_at_fetch(self) -> None:
+        self._refusal.check(self.way.record, at_boundary=False)
+        self.silence.since_fetch = 0
+        self._state_is_newer()
 
     def _state_is_newer(self) -> None:
         """From here on nobody compares what the script makes of it, up to the last step that is

@@ -136,15 +136,17 @@ class Refusal:
         own = self._variables.capture_at_step(full=True) if begun.variables else b""
         return self._variables.comparison.differences(begun.variables, own, at_boundary=False)
 
-    def check_begun(self, *, asked: bool) -> None:
+    def check_begun(self, *, asked: bool, asked_since_fetch: bool) -> None:
         """Behind a step that the rank has committed and that was passed over here. Raises
         StateMismatch if it was the first on the source to change a variable: see
         `Comparison.begun`.
 
-        asked: as in `check_left`
+        asked: as in `check_left`. asked_since_fetch: lines before the step have, too
         """
         self._variables.look_again()
         own = self._own()
+        if asked_since_fetch:
+            self._refuse_asked(own)
         summed = set() if asked else self._variables.summed
         begun, by_lines = self._variables.comparison.begun, self._by_lines(own)
         made_here = set() if asked else by_lines
@@ -171,6 +173,21 @@ class Refusal:
             known = made_of(self._theirs.brief, before, now)
             self._put_brief(known, own)
             self._variables.put_away({*known, *left_alone(before, now)}, with_locals=False)
+
+    def _refuse_asked(self, own: bytes) -> None:
+        """Raises StateMismatch if lines since the fetch, which have made collectives, have made of
+        a variable what it is nowhere else."""
+        if self._theirs is None:
+            return
+        found = self._variables.comparison.asked(self._theirs.found, self.history, own)
+        if found:
+            self._raise(
+                sentence(self._rank, found),
+                "Lines between the steps have made collectives since, and what those gave is gone "
+                "with the machine.",
+                "make such collectives in the step, or keep what comes of them with "
+                "job.values(...)",
+            )
 
     def _by_lines(self, own: bytes) -> set[str]:
         """What lines since the fetch have changed here, and steps do not, for all that is known.

@@ -72,7 +72,7 @@ class Takeover:
         self._order: Switch | None = None  # The switchover that it takes part in.
         self._before: Taken | None = None  # What it took of the state before its journey.
         self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
-        self._drew = self._asked = False  # See `Journey`.
+        self._drew = self._asked = self._asked_since_fetch = False  # See `Journey`.
         self._arranged = arrangement_of(())  # As the run stood in the sandbox.
 
     # --- from the sandbox to the job --------------------------------------------------------------
@@ -118,6 +118,7 @@ class Takeover:
         self._own_small = _small_states(self._member.tracked)
         self._drew = journey is not None and journey.drew
         self._asked = journey is not None and bool(journey.silence.values)
+        self._asked_since_fetch = journey is not None and bool(journey.silence.since_fetch)
         order = self._order
         assert order is not None
         self._join(order, self._before)
@@ -207,11 +208,11 @@ class Takeover:
         if not ends and way.onward is not None:
             refusal.give_groups(way.onward)
             refusal.check_left(asked=self._asked)
-            refusal.check_begun(asked=self._asked)
+            refusal.check_begun(asked=self._asked, asked_since_fetch=self._asked_since_fetch)
         elif not ends and (way.record.now is None or way.record.complete):
             refusal.check(way.record, at_boundary=True)
         elif not ends:
-            refusal.check_begun(asked=self._asked)
+            refusal.check_begun(asked=self._asked, asked_since_fetch=self._asked_since_fetch)
         if order.closing and not member.over:
             gate = way.record.now or way.record.top
             self.tail = Tail(order.committed, member.tracked, gate.small)

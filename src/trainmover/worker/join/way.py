@@ -401,11 +401,12 @@ def made_up(result: Any, number: float) -> Any:
 class Silence:
     """The tap of a joiner on its way: what it calls, the job has called long ago.
 
-    values  calls that gave a value, which is nowhere any more
+    values       calls that gave a value, which is nowhere any more: behind the last step
+    since_fetch  the same, since the rank's fetch, where variables are compared
     """
 
     def __init__(self) -> None:
-        self.values = 0
+        self.values = self.since_fetch = 0
 
     @torch.no_grad()
     def serve(self, call: Call) -> bool:
@@ -416,6 +417,7 @@ class Silence:
         elif not _gives(call) and objects.under_way():
             blank(call.outputs)
         self.values += gives_a_value(call.op)
+        self.since_fetch += gives_a_value(call.op)
         return True
 
     def done(self, call: Call) -> None:
