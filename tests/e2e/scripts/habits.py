@@ -230,6 +230,8 @@ HABITS = [
     equal("variables/kept_by_namesake", rare=True),
     equal("meters/meter", holds=(15, 16)),  # Where a pass begins.
     equal("meters/two_meters", rare=True),
+    refused("meters/best_and_running_loss", moment=True, rare=True),
+    refused("meters/weighed_by_threshold", moment=True, rare=True),
     equal("meters/meters", rare=True),
     refused("variables/hub", rare=True),
     equal("variables/set_before_fetch", seldom=True, rare=True),

@@ -213,3 +213,119 @@ def test_what_is_kept_of_a_namespace_goes_along(tmp_path: Path, kind: str) -> No
     theirs, own = found.theirs[RANK], found.own[JOINER]
     before = found.variables.comparison.differences(theirs, own, at_boundary=False)
     assert {one.name.rpartition(".")[2] for one in before} == {"kept", "other"}
+
+
+NAMESAKES = {
+    "a dict that is kept": """
+        from trainmover.state.kinds.values import Attributes
+        class Progress:
+            def __init__(self):
+                self.best, self.loss = {"loss": 1e9, "step": 0}, 1.0
+            def note(self, loss):
+                self.loss = 0.9 * self.loss + 0.1 * loss
+                self.best["loss"], self.best["step"] = loss, self.best["step"] + 1
+        kept = Progress()
+        job.tracked["kept"] = Attributes(kept, ("best",))
+        for x, y in job.batches(DATA):
+            kept.note(float(x[0]))
+        """,
+    "the state of what it holds": """
+        class Plateau:
+            def __init__(self):
+                self.loss = 0.0
+        class Guard:
+            def __init__(self):
+                self.plateau, self.loss = Plateau(), 1.0
+            def state_dict(self):
+                return {"plateau": {"loss": self.plateau.loss}}
+            def load_state_dict(self, state):
+                self.plateau.loss = state["plateau"]["loss"]
+            def note(self, loss):
+                self.loss = 0.9 * self.loss + 0.1 * loss
+                self.plateau.loss = loss
+        job.tracked["kept"] = kept = Guard()
+        for x, y in job.batches(DATA):
+            kept.note(float(x[0]))
+        """,
+    "another value at its top": """
+        class Guard:
+            def __init__(self):
+                self.best, self.loss = {"loss": 1e9}, 1.0
+            def state_dict(self):
+                return {"loss": self.best["loss"]}
+            def load_state_dict(self, state):
+                self.best["loss"] = state["loss"]
+            def note(self, loss):
+                self.loss = 0.9 * self.loss + 0.1 * loss
+                self.best["loss"] = loss
+        job.tracked["kept"] = kept = Guard()
+        for x, y in job.batches(DATA):
+            kept.note(float(x[0]))
+        """,
+}
+
+
+@pytest.mark.parametrize("where", NAMESAKES)
+def test_a_name_that_lies_in_a_state_is_none_of_the_objects_own(tmp_path: Path, where: str) -> None:
+    found = run_in(tmp_path, NAMESAKES[where])
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    assert "loss" in {one.name.rpartition(".")[2] for one in before}
+
+
+def test_what_is_kept_by_an_equal_value_is_no_namesake_of_its_parts(tmp_path: Path) -> None:
+    script = """
+    from trainmover.state.kinds.values import Attributes
+    class Progress:
+        def __init__(self):
+            self.best, self.calls = {"step": 0}, 0
+        def note(self):
+            self.best["step"] += 1
+            self.calls += 1
+    kept = Progress()
+    job.tracked["kept"] = Attributes(kept, ("best",))
+    for x, y in job.batches(DATA):
+        kept.note()
+    """
+    found = run_in(tmp_path, script)
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    before = found.variables.comparison.differences(theirs, own, at_boundary=False)
+    assert {one.name.rpartition(".")[2] for one in before} == {"calls"}
+
+
+FORMS = {
+    "deque(maxlen=4)": ("self.kept.append(x)", "list(self.kept)"),
+    "Counter()": ("self.kept[int(x)] += 1", "dict(self.kept)"),
+    "torch.zeros(2)": ("self.kept += x", "self.kept.tolist()"),
+    "torch.zeros(())": ("self.kept += x", "self.kept.item()"),
+    "0.0": ("self.kept += x", "torch.tensor(self.kept, dtype=torch.float64)"),
+    "random.Random(1)": ("self.kept.random()", "self.kept.getstate()"),
+    "torch.Generator()": ("torch.rand(1, generator=self.kept)", "self.kept.get_state()"),
+    "numpy.random.default_rng(1)": ("self.kept.random()", "self.kept.bit_generator.state"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_an_attribute_may_lie_in_the_state_in_another_form(tmp_path: Path, kind: str) -> None:
+    note, state = FORMS[kind]
+    found = run_in(
+        tmp_path,
+        f"""
+        import random
+        from collections import Counter, deque
+        class Kept:
+            def __init__(self):
+                self._kept = {kind}
+            def state_dict(self):
+                return {{"kept": {state.replace("self.", "self._")}}}
+            def load_state_dict(self, state):
+                pass
+            def note(self, x):
+                {note.replace("self.", "self._")}
+        job.tracked["it"] = it = Kept()
+        for x, y in job.batches(DATA):
+            it.note(float(x[0]))
+        """,
+    )
+    theirs, own = found.theirs[RANK], found.own[JOINER]
+    assert not found.variables.comparison.differences(theirs, own, at_boundary=False)

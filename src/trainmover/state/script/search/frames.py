@@ -54,6 +54,7 @@ from trainmover.state.script.search.contents import (
     is_looked_at,
 )
 from trainmover.state.script.search.counting import FUNCTIONS, NESTED_MAX, SMALL, Counting
+from trainmover.state.script.search.in_state import InState
 from trainmover.state.script.search.inside import Inside
 from trainmover.state.script.search.layout import (
     AGAIN,
@@ -72,7 +73,7 @@ from trainmover.state.script.search.layout import (
     short,
 )
 from trainmover.state.script.search.singles import called_by_process, running_loop, singles
-from trainmover.state.script.things.held import held_by, locals_of, slots_in, slots_of
+from trainmover.state.script.things.held import held_by, locals_of, slots_in
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import OwnTypes
 from trainmover.state.script.things.readers import ITERATORS, Results
@@ -237,15 +238,16 @@ class Search:
     def _in_state(
         self, whole: Any, slots: list[Slot], owner: object, taken: Iterable[Slot] = ()
     ) -> list[str]:
-        """Keys of what lies in a state_dict(): by name; or by value, if there is nothing else that
-        has it. A part of the state stands for one attribute, and an attribute may have many.
+        """Keys of what lies in a state_dict(): by name and value; or by value, if there is nothing
+        else that has it. A part of the state stands for one attribute, and an attribute may have
+        many.
 
         taken: for what parts of it stand already
         """
-        state = flattened(whole, 2)
-        left = Counter(self._entry(one) for one in (whole, *(one for _, one in state)))
+        state = InState(whole, owner, self._entry)
+        left = Counter(self._entry(one) for one in (whole, *(one for _, one in state.entries)))
         told = [slot for slot in slots if not self._inside.counting.holds(now_in(slot), _is_code)]
-        named = _named(Counter(_plainly(name) for name, _ in state), told, owner)
+        named = state.named(told)
         left.subtract(self._entry(now_in(slot)) for slot in slots if slot.key in named)
         left.subtract(entry for slot in taken for entry in self._parts(now_in(slot), left))
         others = {s.key: self._parts(now_in(s), left) for s in slots if s.key not in named}
@@ -632,22 +634,3 @@ def _kept_of_modules(tracked: list[tuple[str, object]]) -> set[tuple[int, str]]:
         if isinstance(one, Attributes) and isinstance(one.owner, ModuleType)
         for name in one.names
     }
-
-
-def _named(names: Counter[str], slots: list[Slot], owner: object) -> set[str]:
-    """Keys of those that names in its state stand for: of the owner's own first. What it holds may
-    have attributes of the same name, and no name says which of too many is meant."""
-    held = held_by(owner)
-    own = Counter({_plainly(name) for name in (*held, *slots_of(type(owner)))})
-    found, below = set[str](), dict[str, list[str]]()
-    for slot in slots:
-        name = _plainly(slot.name)
-        if slot.owner is not held and slot.owner is not owner:
-            below.setdefault(name, []).append(slot.key)
-        elif name in names:
-            found.add(slot.key)
-    return found.union(*(k for name, k in below.items() if len(k) <= names[name] - own[name]))
-
-
-def _plainly(name: object) -> str:
-    return str(name).lstrip("_")
