@@ -61,7 +61,7 @@ class Source:
     fed         those of these that are objects to which the time, and nothing else, is given
     keeps       by class: attributes in which its objects keep what they are given
     guarded     those of attributes that are stored only where `job.is_shadow` is asked
-    values      names and attributes that are read as values anywhere else (`guarded`)
+    values      names and attributes that are read as values, and not only as tools (`guarded`)
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
     untold      the same of other values; what they are reset to, or made with, is none

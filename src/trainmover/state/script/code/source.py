@@ -21,7 +21,7 @@ from trainmover.state.script.code.changing import CHANGES
 from trainmover.state.script.code.clocks import Clocks, asks_clock
 from trainmover.state.script.code.functions import READ_BY, SHOWN_BY, Changes, functions_in
 from trainmover.state.script.code.grammar import CONSTRUCTORS
-from trainmover.state.script.code.guarded import read_elsewhere
+from trainmover.state.script.code.guarded import read_as_values
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
@@ -216,7 +216,7 @@ class _Reader:
         asked |= asked_otherwise(tree)
         loads = (one for one in walk(tree) if isinstance(one, ast.Attribute))
         self.source.loaded = asked | {one.attr for one in loads if isinstance(one.ctx, ast.Load)}
-        self.source.values = asked | read_elsewhere(tree)
+        self.source.values = asked | read_as_values(tree)
 
     # --- stores -----------------------------------------------------------------------------------
 
