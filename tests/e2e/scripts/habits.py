@@ -221,6 +221,7 @@ HABITS = [
     refused("models/bank", rare=True),
     refused("meters/averaged_list"),
     refused("variables/closed_over", rare=True),
+    refused("variables/bound_by_default", moment=True, rare=True),
     equal("variables/trainer", seldom=True),
     refused("variables/turned", rare=True),
     refused("variables/chosen_loss", rare=True),

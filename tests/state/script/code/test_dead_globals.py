@@ -75,3 +75,52 @@ def test_what_nobody_else_names_is(tmp_path: Path) -> None:
     away, differ = _put_away(tmp_path, "pass")
     assert {"scale", "used"} <= away
     assert "scale" not in differ
+
+
+LATER = {
+    "a default": ["def inner(one, scale=scale):", "    return one * scale"],
+    "a default by name only": ["def inner(one, *, scale=scale):", "    return one * scale"],
+    "a default of a function without a name": ["inner = lambda one, scale=scale: one * scale"],
+    "a decorator": ["@times(scale)", "def inner(scale):", "    return scale"],
+    "an annotation": [
+        "def inner(one: [scale]):",
+        "    return one * inner.__annotations__['one'][0]",
+    ],
+    "the body of a class": ["class Times:", "    scale = scale", "inner = Times.scale.__mul__"],
+    "beside a comprehension": ["used = [scale for scale in [1]]", "inner = scale.__mul__"],
+}
+
+
+@pytest.mark.parametrize("how", LATER)
+def test_what_is_worked_out_as_an_inner_function_is_defined_is_read(
+    how: str, tmp_path: Path
+) -> None:
+    inner = "\n    ".join(LATER[how])
+    script = f"""
+def times(factor):
+    return lambda function: lambda one: function(factor * one)
+def train_step(x):
+    {inner}
+    return inner(float(x[0]))
+scale = 0.5
+for x, y in job.batches(DATA):
+    train_step(x)
+    if x[0] % 3 == 0:
+        scale = 0.5 / (1 + float(x[0]))
+"""
+    assert captures.names_in(tmp_path, script) == ["scale"]
+
+
+def test_what_a_class_in_a_loop_reads_counts(tmp_path: Path) -> None:
+    names = captures.names_in(
+        tmp_path,
+        """
+        scale = 0.5
+        for x, y in job.batches(DATA):
+            class Times:
+                rate = scale
+            step(x * Times.rate)
+            scale = 0.5 / (1 + float(x[0]))
+        """,
+    )
+    assert "scale" in names

@@ -24,6 +24,7 @@ from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import read_as_values
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
+from trainmover.state.script.code.read_inside import read_inside
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
 from trainmover.state.script.code.syntax import called_name, last_name, walk
 from trainmover.torch_internals.distributed.backends import PREFIX
@@ -384,19 +385,10 @@ class _Reader:
 
     def reads(self) -> None:
         """Names, of functions and lambdas; and attributes."""
-        for node, _ in self.file.functions:
-            names = [part for part in grammar.own(node) if isinstance(part, ast.Name)]
-            loaded = {name.id for name in names if isinstance(name.ctx, ast.Load)}
-            own = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-            own -= self.source.globals
-            self.source.read |= loaded - own - {one.arg for one in walk(node.args)
-                                                if isinstance(one, ast.arg)}  # fmt: skip
+        self.source.read = read_inside(self.file.tree)
         for inner in walk(self.file.tree):
             self._name_environment(inner)
             match inner:
-                case ast.Lambda():
-                    taken = {one.arg for one in walk(inner.args) if isinstance(one, ast.arg)}
-                    self.source.read |= grammar.names(inner.body) - taken
                 case ast.Attribute(value=ast.Name(id="self")):
                     pass  # Of an object of the script's own.
                 case ast.Attribute(attr=name, ctx=ast.Load()):
