@@ -173,6 +173,23 @@ def test_what_a_step_stores_to_or_a_loop_reads_is_not_foreseen_to_be_put(
     assert {path_of(key) for key in joiner.foreseen} == {"counts.passes"}
 
 
+def test_what_only_real_runs_store_is_not_foreseen_to_be_put(
+    joined: Callable[..., Joiner],
+) -> None:
+    """Lines that are run again on the way do not make it again."""
+    script = """
+    def main():
+        total = every = 0.0
+        for x in job.batches(DATA):
+            every += len(x)
+            if not job.is_shadow:
+                total += len(x)
+        print(total, every)
+    main()
+    """
+    assert {path_of(key) for key in joined(script, id, id).foreseen} == {"every"}
+
+
 IN_FLIGHT = """
     def own(number):
         at = 0

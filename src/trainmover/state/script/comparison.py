@@ -3,6 +3,7 @@ process at two fetches.
 """
 
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -502,6 +503,11 @@ def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
 
 def path_of(key: str) -> str:
     return key.rpartition("\x1f")[2]
+
+
+def words_in(path: str) -> list[str]:
+    """Names in it."""
+    return re.findall(r"\w+", path)
 
 
 def _is_local(key: str) -> bool:

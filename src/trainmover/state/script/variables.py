@@ -24,7 +24,6 @@ only reads it.
 import dataclasses
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -51,6 +50,7 @@ from trainmover.state.script.comparison import (
     known_of,
     path_of,
     state_of,
+    words_in,
 )
 from trainmover.state.script.counts import Count, Counts
 from trainmover.state.script.left import Left, Now
@@ -727,7 +727,8 @@ class Variables:
 
     def could_be_put(self, own: bytes, theirs: bytes) -> set[str]:
         """Keys of what `put` would put if lines between steps have stored to it, were the rank lost
-        at this fetch, and that no step stores to: a step that is passed over has left it as it was.
+        at this fetch, and that no step stores to: a step that is passed over has left it as it was;
+        nor lines that only real runs run: here they do not make it again.
         To be called below the script's frames.
 
         own: where this run stands
@@ -744,7 +745,10 @@ class Variables:
         return {
             key
             for key in among
-            if says_all(mine[key]) and says_all(their[key]) and not self.in_steps(path_of(key))
+            if says_all(mine[key])
+            and says_all(their[key])
+            and not self.in_steps(path_of(key))
+            and self._source.by_real.isdisjoint(words_in(path_of(key)))
         }
 
     def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:
@@ -866,7 +870,7 @@ class Variables:
     def in_steps(self, path: str) -> bool:
         """Whether the source of some step stores to a name in this path."""
         *_, names = self._run_in_steps()
-        return not names.isdisjoint(re.findall(r"\w+", path))
+        return not names.isdisjoint(words_in(path))
 
     def _steps(self) -> Steps:
         return self._run_in_steps()[1]

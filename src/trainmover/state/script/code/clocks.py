@@ -69,7 +69,7 @@ _Path = tuple[int, str]
 
 class Clocks:
     """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `fed`, `keeps`,
-    `guarded`, `told`, `untold` and `telling`.
+    `guarded`, `by_real`, `told`, `untold` and `telling`.
 
     is_told: whether a function of another file, by its full name, returns the time
     """
@@ -335,6 +335,8 @@ class Clocks:
                 self._source.guarded.add(name)
             self._apart.add(_known(target, scope))
             self._mark(target, scope)
+        else:
+            self._source.by_real.add(name)
 
     def _mark(self, target: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Tuple | ast.List):

@@ -61,6 +61,8 @@ class Source:
     fed         those of these that are objects to which the time, and nothing else, is given
     keeps       by class: attributes in which its objects keep what they are given
     guarded     those of attributes that are stored only where `job.is_shadow` is asked
+    by_real     names and attributes that are stored there, and are read: no run in the sandbox
+                makes them
     values      names and attributes that are read as values, and not only as tools (`guarded`)
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
@@ -103,6 +105,7 @@ class Source:
     fed: set[str] = field(default_factory=set)
     keeps: dict[str, set[str]] = field(default_factory=dict)
     guarded: set[str] = field(default_factory=set)
+    by_real: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)

@@ -166,6 +166,7 @@ def together(sources: Iterable[Source]) -> Source:
         for name, kept in one.keeps.items():
             whole.keeps.setdefault(name, set()).update(kept)
         whole.guarded |= one.guarded
+        whole.by_real |= one.by_real
         whole.values |= one.values
         for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
             for name, owners in stored_by.items():
