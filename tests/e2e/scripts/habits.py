@@ -318,6 +318,8 @@ HABITS = [
     refused("variables/cached_weight", rare=True),
     equal("data/trips", rare=True),
     refused("data/zip_of_map", rare=True),
+    refused("data/views_by_grid", moment=True, rare=True),
+    refused("data/packed_levels", moment=True, rare=True),
     equal("data/sharper_sampler", rare=True),
     equal("models/open_prototypes", rare=True),
     equal("models/anchor", rare=True),

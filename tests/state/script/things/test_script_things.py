@@ -2,12 +2,14 @@
 others, modules that nobody tracks, the process. It is found; what keeps nothing is left alone."""
 
 import csv
+import itertools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from captures import JOINER, RANK, Job
+from captures import JOINER, RANK, Job, installed
 
 from trainmover.state.script.values import entry_of
 
@@ -1729,9 +1731,148 @@ def test_the_environment_of_the_machine_is_no_variable(
     monkeypatch.delenv("TESTED_HOST")
 
 
-def test_what_cannot_be_read_is_another_in_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+KEPT_ITERATORS = {
+    "numpy.ndindex(9, 9)": "",
+    "numpy.ndenumerate(numpy.arange(40))": "",
+    "numpy.nditer(numpy.arange(40))": "",
+    "numpy.broadcast(numpy.arange(40), 1)": "",
+    "itertools.chain([1], range(40))": "import itertools",
+    "itertools.cycle([1, 2, 3, 4, 5, 6, 7, 8, 9])": "import itertools",
+    "itertools.islice(range(90), 80)": "import itertools",
+    "itertools.product(range(9), range(9))": "import itertools",
+    "itertools.accumulate(range(1, 40))": "import itertools",
+    "itertools.groupby(range(40))": "import itertools",
+    "zip(range(40), range(40))": "",
+    "map(float, range(40))": "",
+    "filter(None, range(1, 40))": "",
+    "csv.DictReader(['a,b'] + ['1,2'] * 40)": "import csv",
+    "shlex.shlex('a b c d e f g h i j k l m n o p q r')": "import shlex",
+    "codecs.getreader('utf8')(io.BytesIO(b'a\\n' * 40))": "import codecs, io",
+    "fileinput.input(__file__)": "import fileinput",
+    "Own(range(40))": "",
+}
+
+
+@pytest.mark.parametrize("kept", KEPT_ITERATORS)
+@pytest.mark.parametrize("where", ["views.grid", "grid"])
+def test_an_iterator_that_is_kept_is_told_by_where_it_stands(
+    run: Callable[[str], Job], kept: str, where: str
+) -> None:
+    job = run(f"""
+        {KEPT_ITERATORS[kept]}
+        class Own:
+            __slots__ = ("grid",)
+            def __init__(self, rows):
+                self.grid = iter(rows)
+            def __iter__(self):
+                return self
+            def __next__(self):
+                return next(self.grid)
+        class Views:
+            def __init__(self):
+                self.grid = {kept}
+        views, grid = Views(), {kept}
+        def turned(x):
+            return next({where})
+        for x, y in job.batches(DATA):
+            turned(x)
+        """)
+    assert {one.name.rpartition(".")[2].partition("[")[0] for one in job.differences()} == {"grid"}
+
+
+FILES = {
+    "gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(bytes(400))))": "gzip",
+    "bz2.BZ2File(io.BytesIO(bz2.compress(bytes(400))))": "bz2",
+    "lzma.LZMAFile(io.BytesIO(lzma.compress(bytes(400))))": "lzma",
+    "io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b'a' * 400))))": "gzip",
+    "io.BufferedReader(bz2.BZ2File(io.BytesIO(bz2.compress(bytes(400)))))": "bz2",
+    "zipfile.ZipFile(io.BytesIO(PACKED)).open('a')": "zipfile",
+    "tarfile.open(fileobj=io.BytesIO(TAR)).extractfile('a')": "tarfile",
+    "tempfile.NamedTemporaryFile('rb')": "tempfile",
+    "io.BytesIO(bytes(400))": "io",
+    "io.StringIO('a' * 400)": "io",
+    "open(__file__, 'rb')": "io",
+}
+
+
+@pytest.mark.parametrize("kept", FILES)
+def test_a_file_is_told_by_how_far_it_is_read(run: Callable[[str], Job], kept: str) -> None:
+    text = f"""
+        import io, tarfile, zipfile
+        import {FILES[kept]}
+        memory = io.BytesIO()
+        with zipfile.ZipFile(memory, "w") as whole:
+            whole.writestr("a", bytes(400))
+        PACKED, memory = memory.getvalue(), io.BytesIO()
+        with tarfile.open(fileobj=memory, mode="w") as whole:
+            told = tarfile.TarInfo("a")
+            told.size = 400
+            whole.addfile(told, io.BytesIO(bytes(400)))
+        TAR = memory.getvalue()
+        stream = {kept}
+        def levels(x):
+            return stream.read(2), getattr(stream, "file", stream).seek(int(x[0]))
+        for x, y in job.batches(DATA):
+            levels(x)
+        """
+    assert "stream" in {one.name for one in run(text).differences()}
+
+
+def test_an_archive_is_told_by_how_far_it_is_read(run: Callable[[str], Job]) -> None:
+    job = run("""
+        import io, tarfile
+        memory = io.BytesIO()
+        with tarfile.open(fileobj=memory, mode="w") as whole:
+            for number in range(40):
+                whole.addfile(tarfile.TarInfo(f"{number}"))
+        kept = tarfile.open(fileobj=io.BytesIO(memory.getvalue()))
+        def drawn():
+            return kept.next()
+        for x, y in job.batches(DATA):
+            drawn()
+        """)
+    assert "kept" in {one.name for one in job.differences()}
+
+
+TOY_PEEKABLE = """
+class Peekable:
+    def __init__(self, rows):
+        self.rows = iter(rows)
+    def __iter__(self):
+        return self
+    def __next__(self):
+        return next(self.rows)
+"""
+
+
+def test_an_iterator_of_a_library_is_told_by_what_it_draws_from(
+    run: Callable[[str], Job],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with installed(folder, monkeypatch, "toy_peekable", TOY_PEEKABLE):
+        job = run("""
+            from toy_peekable import Peekable
+            class Views:
+                def __init__(self):
+                    self.grid = Peekable(range(40))
+            views = Views()
+            for x, y in job.batches(DATA):
+                next(views.grid)
+            """)
+    assert "views.grid" in {one.name for one in job.differences()}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [csv.reader(["1,2"]), re.finditer("1", "1"), iter(int, 1), itertools.pairwise([1, 2])],
+    ids=["a table", "matches", "calls", "pairs"],
+)
+def test_what_cannot_be_read_is_another_in_each_process(
+    monkeypatch: pytest.MonkeyPatch, plan: object
+) -> None:
     """So it is refused, also by one that was forked from the same."""
-    plan = csv.reader(["1,2"])
     own = entry_of(plan)
     assert entry_of(plan) == own
     monkeypatch.setattr(os, "getpid", lambda: 1)

@@ -11,8 +11,10 @@ import os
 import queue
 import sched
 import shelve
+import tarfile
 import tempfile
 import threading
+import wave
 from collections import ChainMap, UserDict, UserList, UserString, deque
 from collections.abc import Callable
 from configparser import RawConfigParser
@@ -40,6 +42,9 @@ _BY_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     asyncio.Event: ("_value",),
     asyncio.Lock: ("_locked",),
     tempfile.SpooledTemporaryFile: ("_file",),
+    tempfile._TemporaryFileWrapper: ("file",),
+    tarfile.TarFile: ("offset",),
+    wave.Wave_read: ("_soundpos",),
     csv.DictReader: ("line_num",),
     shelve.Shelf: ("dict", "cache"),
     Message: ("_headers", "_payload"),

@@ -55,9 +55,9 @@ from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import address_at, levels
 from trainmover.state.script.things import of_python
 from trainmover.state.script.things.crowds import Crowd
-from trainmover.state.script.things.held import held_by, locals_of
+from trainmover.state.script.things.held import held_by, locals_of, slots_in
 from trainmover.state.script.things.layers import Hooked, Layers
-from trainmover.state.script.things.libraries import module_of
+from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.things.of_python import Inside, Reader
 from trainmover.torch_internals import loaders
 
@@ -115,16 +115,28 @@ def _reader_of(kind: type) -> Reader | None:
         return _bound
     if loaders.is_iterator(kind):
         return _loading
-    if hasattr(kind, "__next__") and not issubclass(kind, io.IOBase) and _is_written_in_c(kind):
-        return iterators.placed if hasattr(kind, "__length_hint__") else _unread
+    if issubclass(kind, io.IOBase):
+        return _stream if _is_pythons(kind) else None
+    if hasattr(kind, "__next__") and kind not in weakref.ProxyTypes:
+        return _iterator_of(kind)
     if _HASHES.fullmatch(module_of(kind)) and hasattr(kind, "hexdigest"):
         return _hashed
     return names.reader_of(kind)
 
 
-def _is_written_in_c(kind: type) -> bool:
-    file = getattr(sys.modules.get(module_of(kind)), "__file__", None)
-    return file is None or not file.endswith(".py")
+def _iterator_of(kind: type) -> Reader | None:
+    """Of one that has no reader of its own. What the script's own have is looked at one by one."""
+    goes_on = next(vars(one)["__next__"] for one in kind.__mro__ if "__next__" in vars(one))
+    if type(goes_on) is not FunctionType:
+        return iterators.placed if hasattr(kind, "__length_hint__") else _unread
+    if _is_pythons(kind):
+        return _going_on
+    return _drawing if is_of_library(kind) and not only_shows(kind) else None
+
+
+def _is_pythons(kind: type) -> bool:
+    """Whether it is of Python's library, or numpy's."""
+    return module_of(kind).partition(".")[0] in sys.stdlib_module_names | {"numpy"}
 
 
 @lru_cache(maxsize=8)
@@ -402,6 +414,25 @@ def _unread(value: Any, inside: Inside) -> Any:
     return _cannot_be_read(os.getpid())
 
 
+def _going_on(value: Any, inside: Inside) -> Any:
+    """An iterator that is written in Python: by what it has."""
+    held = {**slots_in(value), **held_by(value)}
+    if not any(type(one) in (*PLAIN, *CONTAINERS) or _moves(type(one)) for one in held.values()):
+        return _cannot_be_read(os.getpid())
+    return [[name, inside(one)] for name, one in sorted(held.items())]
+
+
+def _drawing(value: Any, inside: Inside) -> Any:
+    """One of another library: by the iterators that it draws from. All else that it stores to is
+    known by its source."""
+    held = {**slots_in(value), **held_by(value)}
+    return [[name, inside(one)] for name, one in sorted(held.items()) if _is_followed(one)]
+
+
+def _moves(kind: type) -> bool:
+    return _reader_of(kind) in MOVING
+
+
 def _loading(value: Any, inside: Inside) -> Any:
     return loaders.yielded(value)
 
@@ -464,6 +495,16 @@ def _file(value: Any, inside: Inside) -> Any:
         return _cannot_be_read(os.getpid())
 
 
+def _stream(value: Any, inside: Inside) -> Any:
+    """Of what unpacks another as it is read: how far it is read."""
+    try:
+        if value.closed or value.writable():
+            return None
+        return value.tell()
+    except (OSError, ValueError, AttributeError):  # As one that a network gives.
+        return _cannot_be_read(os.getpid())
+
+
 def _memory_of(value: Any) -> Any:
     """What lies below all else."""
     if isinstance(value, io.TextIOWrapper):
@@ -495,6 +536,7 @@ _MOVING_BY_KIND: _Readers = {
     queue.SimpleQueue: _simple_queue,
     numpy.flatiter: _flat,
     numpy.nditer: lambda value, inside: value.iterindex,
+    numpy.broadcast: lambda value, inside: value.index,
     **dict.fromkeys((TypedStorage, UntypedStorage), _storage),
     mmap.mmap: _mapped,
     Layers: Layers.read,
@@ -525,4 +567,4 @@ _MOVING_BY_KIND: _Readers = {
     **dict.fromkeys(_FILES, _file),
 }
 STILL = {*_STILL_BY_KIND.values(), _bound, names.of_function}
-MOVING = {*_MOVING_BY_KIND.values(), _loading, _hashed, _unread}
+MOVING = {*_MOVING_BY_KIND.values(), _loading, _hashed, _unread, _going_on, _drawing, _stream}
