@@ -316,6 +316,8 @@ HABITS = [
     equal("data/own_generator", rare=True),
     refused("data/cached_gains", rare=True),
     refused("variables/cached_weight", rare=True),
+    refused("variables/weight_when_met", moment=True, rare=True),
+    refused("variables/limit_after_warm_up", moment=True, rare=True),
     equal("data/trips", rare=True),
     refused("data/zip_of_map", rare=True),
     refused("data/views_by_grid", moment=True, rare=True),

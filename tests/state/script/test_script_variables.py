@@ -681,6 +681,30 @@ INNOCENT = {
                 step(x * schedule.rate(int(x.sum())))
         main()
         """,
+    "a cache of what methods of an object follow from, that stays": """
+        from trainmover.state.kinds.values import Attributes
+        import functools, math
+        class Meter:
+            def __init__(self):
+                self.total = 0.0
+            def cos(self):
+                return self.total
+        class Waves:
+            def __init__(self):
+                self.base = 0.1
+            def at(self, part):
+                return math.cos(part) * self.base
+        waves, meter = Waves(), Meter()
+        job.tracked["meter"] = Attributes(meter, ("total",))
+        @functools.cache
+        def wave(part):
+            return waves.at(part) + math.cos(part)
+        def main():
+            for x, y in job.batches(DATA):
+                step(x * wave(int(x.sum())))
+                meter.total += float(x[0])
+        main()
+        """,
     "what a manager of the script's lets pass": """
         class Timed:
             def __enter__(self):

@@ -6,16 +6,18 @@ loss. What it sets so is not worth nothing between two steps: the layer relies o
 
 import dis
 import functools
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy
 from torch import nn
 
-from trainmover.state.script.things.libraries import module_of
+from trainmover.installed import is_installed
+from trainmover.state.script.code.grammar import CONSTRUCTORS, is_special
+from trainmover.state.script.code.read_by_name import OTHERS, Reads, reads_any
+from trainmover.state.script.things.libraries import is_of_library, module_of
 
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOADS = ("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")
@@ -39,7 +41,6 @@ _DRAW |= {
 }
 """Names of functions and methods that draw random numbers, of Python, numpy and torch; and of
 layers that are made with some."""
-_OTHERS = sys.stdlib_module_names | {"torch", "numpy"}
 NOT_AROUND = object()
 
 
@@ -99,22 +100,30 @@ def _last(loaded: str | tuple[str, ...]) -> str:
 
 
 def relies_on_more(
-    function: Any, varies: Callable[[str, object], bool], owner: type | None = None
+    function: Any,
+    varies: Callable[[str, object], bool],
+    known_by: Mapping[str, Reads],
+    owner: type | None = None,
 ) -> bool:
     """Whether what it returns follows from more than what it is given: from what may be another
-    later, which it reads itself or by functions, methods and classes that it uses by name; from
-    random numbers; from how many steps the job has made.
+    later, which it reads itself or by functions, methods and classes that it uses by name, of
+    whatever object; from random numbers; from how many steps the job has made.
 
     varies: whether what is read by that name may be, with what it is now, or NOT_AROUND
+    known_by: what the script's functions read, by their names
     owner: class of the object that it is a method of
     """
+
+    def is_more(name: str, is_around: bool) -> bool:
+        return name in _DRAW or name == "steps" or varies(name, [] if is_around else NOT_AROUND)
+
     methods = {} if owner is None else _methods_of(owner)
     known, waiting = set[int](), [function]
     for one in waiting:
         while (inner := getattr(one, "__wrapped__", None)) is not None:
             one = inner
         if isinstance(one, type):
-            is_others = module_of(one).partition(".")[0] in _OTHERS
+            is_others = module_of(one).partition(".")[0] in OTHERS
             waiting += [] if is_others else chain(*_methods_of(one).values())
         if type(one) is not FunctionType or id(one) in known:
             continue
@@ -126,7 +135,43 @@ def relies_on_more(
             return True
         waiting += [around[name] for name in names & around.keys()]
         waiting += chain(*(methods[name] for name in names & methods.keys()))
+        waiting += chain(*(_called_as(around[name]) for name in names & around.keys()))
+        if reads_any(_asked_of_objects(one.__code__, around), known_by, is_more):
+            return True
     return False
+
+
+def _called_as(value: object) -> list[FunctionType]:
+    """What an object has for being called, or for operators."""
+    kind = type(value)
+    if module_of(kind).partition(".")[0] in OTHERS or is_of_library(kind):
+        return []
+    special = (found for name, found in _methods_of(kind).items() if is_special(name))
+    return [one for found in special for one in found if one.__name__ not in CONSTRUCTORS]
+
+
+def _asked_of_objects(code: CodeType, around: dict[str, object]) -> set[str]:
+    """Attributes that it reads, but for functions of others' modules: `math.cos`."""
+    found, is_module = set[str](), False
+    for step in dis.get_instructions(code):
+        if step.opname in _READS and not is_module:
+            found.add(step.argval)
+        if step.opname not in _READS:
+            is_module = _is_of_others(around.get(step.argval)) if _names(step) else False
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return found.union(*(_asked_of_objects(one, around) for one in inner))
+
+
+def _names(step: dis.Instruction) -> bool:
+    return step.opname.startswith(("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME"))
+
+
+def _is_of_others(value: object) -> bool:
+    if not isinstance(value, ModuleType):
+        return False
+    return value.__name__.partition(".")[0] in OTHERS or is_installed(
+        getattr(value, "__file__", None) or ""
+    )
 
 
 def _methods_of(kind: type) -> dict[str, list[FunctionType]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.functions import Functions
 from trainmover.state.script.code.handed import Parts
+from trainmover.state.script.code.read_by_name import ReadBy
 from trainmover.state.script.code.syntax import Function
 
 Key = tuple[str, int]
@@ -70,6 +71,7 @@ class Source:
     telling     functions that return the time or the machine, and nothing else
     asked       attributes that are read of any other object than the method's own
     loaded      attributes that are read, of any object
+    read_by     what functions and methods read, by their names
     dynamic     line that stores attributes by names that only the run knows; 0: none
     written     classes and functions, with their lines
     foreign     attributes of imported modules that are stored to, with the line: "torch.nn.relu"
@@ -112,6 +114,7 @@ class Source:
     telling: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
+    read_by: ReadBy = field(default_factory=dict)
     dynamic: int = 0
     written: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, int] = field(default_factory=dict)

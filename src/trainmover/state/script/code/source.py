@@ -24,6 +24,7 @@ from trainmover.state.script.code.grammar import CONSTRUCTORS
 from trainmover.state.script.code.guarded import read_as_values
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
+from trainmover.state.script.code.read_by_name import merge, read_by
 from trainmover.state.script.code.read_inside import read_inside
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
 from trainmover.state.script.code.syntax import called_name, last_name, walk
@@ -86,6 +87,9 @@ def read(tree: ast.Module, folder: str = "") -> Source:
     Clocks(reader.file, reader.source, partial(_returns_time, folder)).find()
     reader.source.given, reader.source.functions = given(tree), functions_in(tree)
     reader.source.handed = handed(tree)
+    reader.source.read_by = read_by(
+        (node for node, _ in reader.file.functions), reader.file.imports
+    )
     reader.source.stays, reader.source.tree = reader.stays(), tree
     return reader.source
 
@@ -160,6 +164,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.globals |= one.globals
         whole.again |= one.again
         whole.loaded |= one.loaded
+        merge(whole.read_by, one.read_by)
         whole.clocks |= one.clocks
         whole.apart |= one.apart
         whole.fed |= one.fed

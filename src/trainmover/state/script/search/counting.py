@@ -76,6 +76,10 @@ class Counting:
             return kind not in FUNCTIONS and kind is not CACHE
         return name in self._source.changed and changes_in_place(value)
 
+    def relies_on_more(self, function: object, owner: type | None = None) -> bool:
+        """See there."""
+        return relies_on_more(function, self.varies, self._source.read_by, owner)
+
     def stored(self, kind: type, names: Iterable[str]) -> set[str]:
         """Attributes of such an object that are stored to after the set-up: any, if their names are
         made up."""
@@ -84,7 +88,7 @@ class Counting:
         if not self._source.dynamic:
             found &= self._source.attributes.keys()
         found -= self.temporary(kind, found)
-        relies = [name for name, one in computed.items() if relies_on_more(one, self.varies, kind)]
+        relies = [name for name, one in computed.items() if self.relies_on_more(one, kind)]
         return found.union(relies)
 
     def temporary(self, kind: type, names: set[str]) -> set[str]:

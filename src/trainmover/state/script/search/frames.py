@@ -28,7 +28,6 @@ from torch.optim import Optimizer
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script import rounds
 from trainmover.state.script.code.grammar import is_special
-from trainmover.state.script.code.relied_on import relies_on_more
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
 from trainmover.state.script.code.syntax import walk
@@ -201,7 +200,7 @@ class Search:
         """Of functions with a cache that rely on more than what they are given."""
         counted = "cache_info" in self._source.loaded
         for at, path, function in self._inside.caches:
-            if counted or relies_on_more(function, self._inside.counting.varies):
+            if counted or self._inside.counting.relies_on_more(function):
                 self._inside.at = at
                 results = {"results": Results(function, counted=counted)}
                 self._inside.outside(self._inside.slot(f"{path}()", results, "results", None))
