@@ -37,6 +37,7 @@ from trainmover.asked import are
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
+from trainmover.state.script.code.clocks import tells_in
 from trainmover.state.script.code.in_steps import Steps, steps_in, stored_in_steps
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
@@ -71,7 +72,7 @@ from trainmover.state.script.putting import (
     to_put,
 )
 from trainmover.state.script.rounds import Unknown
-from trainmover.state.script.search.contents import handed_on
+from trainmover.state.script.search.contents import changes_in_place, handed_on
 from trainmover.state.script.search.frames import Search
 from trainmover.state.script.search.layout import (
     ABSENT,
@@ -599,15 +600,21 @@ class Variables:
         source = self._source
         buffers = [*buffers_of(owner).items()] if isinstance(owner, nn.Module) else []
         known = source.by_others & {*vars(owner), *(name for name, _ in buffers)}
-        others: list[type] = []
+        own, others = list[str](), list[type]()
         for kind in type(owner).__mro__:
             module = sys.modules.get(module_of(kind))
             if self.is_own_file(getattr(module, "__file__", None) or ""):
+                own.append(kind.__name__)
                 known |= source.by_class.get(kind.__name__, set())
                 known |= {name for name in vars(owner) if source.dynamic and name[:1] != "_"}
             else:
                 others.append(kind)
-        clocks = {name for name in known if f".{name}" in source.clocks}
+        held = {**dict(buffers), **vars(owner)}
+        clocks = {
+            name
+            for name in known
+            if tells_in(source, name, own, stays=not changes_in_place(held.get(name)))
+        }
         return known - worthless(known & source.temporary, others) - clocks
 
     def outside(self) -> list[tuple[Any, str, Any]]:

@@ -123,6 +123,37 @@ def aliases(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute]]:
     return found
 
 
+def taken(nodes: list[ast.AST]) -> dict[str, list[ast.Attribute | ast.Name]]:
+    """Names that a loop or an assignment takes out of others, or puts into attributes, each with
+    these; also by way of other names."""
+    found: dict[str, list[ast.Attribute | ast.Name]] = {}
+    for node in nodes:
+        for target, value in _bound_by(node):
+            for one in _taken_from(value):
+                if isinstance(target, ast.Attribute) and isinstance(one, ast.Name):
+                    found.setdefault(one.id, []).append(target)
+                for name in _stored_names(target):
+                    found.setdefault(name, []).append(one)
+    whole = {}
+    for name, waiting in found.items():
+        known, left = list[ast.Attribute | ast.Name](), [*waiting]
+        while left:
+            one = left.pop()
+            if one not in known:
+                known.append(one)
+                left += found.get(one.id, []) if isinstance(one, ast.Name) else []
+        whole[name] = known
+    return whole
+
+
+def _stored_names(target: ast.expr) -> list[str]:
+    return [
+        one.id
+        for one in walk(target)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    ]
+
+
 def _bound_by(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     match node:
         case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
@@ -404,6 +435,13 @@ def parameters_of(function: Function) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
+def names_given(function: Function | ast.Lambda) -> set[str]:
+    """Of all of its parameters."""
+    every = function.args
+    rest = [one for one in (every.vararg, every.kwarg) if one is not None]
+    return {one.arg for one in (*every.posonlyargs, *every.args, *every.kwonlyargs, *rest)}
+
+
 def arguments(call: ast.Call, parameters: list[str]) -> Iterator[tuple[str, ast.expr | None]]:
     """What each parameter is given; None if that cannot be told."""
     if any(isinstance(one, ast.Starred) for one in call.args) or not all(
@@ -499,6 +537,45 @@ def is_size(value: ast.expr) -> bool:
         case ast.Subscript(value=ast.Attribute(attr="shape")):
             return True
     return False
+
+
+def is_made_or_taken(node: ast.AST, value: ast.expr) -> bool:
+    """Whether it is stored as a whole, and is no row that is put together there."""
+    rows = ast.List | ast.Tuple | ast.Dict | ast.BinOp | ast.ListComp | ast.DictComp
+    return not isinstance(node, ast.AugAssign) and not isinstance(value, rows)
+
+
+def stored_by_words(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """Attributes that are stored by setattr() and its like, each with the value, if it is known."""
+    for _, name in stored_by_name(node):
+        if name is not None:
+            yield name, node.args[-1] if isinstance(node, ast.Call) and node.args[2:] else None
+
+
+def holders(
+    tree: ast.Module, bodies: Iterable[tuple[object, str, list[ast.AST]]]
+) -> dict[str, set[str]]:
+    """Attributes, each with the classes that have it as far as their source says; "" of others.
+
+    bodies: as in `scopes.File`
+    """
+    found: dict[str, set[str]] = {}
+    for node in walk(tree):
+        for name in _declared(node) if isinstance(node, ast.ClassDef) else ():
+            found.setdefault(name, set()).add(node.name)  # type: ignore[attr-defined]
+    for _, owner, nodes in bodies:
+        for one in nodes:
+            if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+                by = owner if last_name(one.value) in ("self", "cls") else ""
+                found.setdefault(one.attr, set()).add(by)
+    return found
+
+
+def _declared(node: ast.ClassDef) -> Iterator[str]:
+    for one in node.body:
+        targets = [target for target, _ in stores_of(one)]
+        targets += [one.target] if isinstance(one, ast.AnnAssign) else []
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def is_reset(node: ast.AST, value: ast.expr) -> bool:

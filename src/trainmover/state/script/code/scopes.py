@@ -67,7 +67,10 @@ class Source:
     values      names and attributes that are read as values, and not only as tools (`guarded`)
     told        attributes that are given such a value, each with the classes whose methods give it
                 to their own object; "" where it is given from elsewhere
-    untold      the same of other values; what they are reset to, or made with, is none
+    untold      the same of other values, also of what is changed in place; what they are reset to
+                is none
+    holders     attributes, each with the classes that store it to their own object at any time, or
+                declare it; "" of other objects
     telling     functions that return the time or the machine, and nothing else
     asked       attributes that are read of any other object than the method's own
     loaded      attributes that are read, of any object
@@ -111,6 +114,7 @@ class Source:
     values: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     untold: dict[str, set[str]] = field(default_factory=dict)
+    holders: dict[str, set[str]] = field(default_factory=dict)
     telling: set[str] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)

@@ -173,7 +173,11 @@ def together(sources: Iterable[Source]) -> Source:
         whole.guarded |= one.guarded
         whole.by_real |= one.by_real
         whole.values |= one.values
-        for known, stored_by in ((whole.told, one.told), (whole.untold, one.untold)):
+        for known, stored_by in (
+            (whole.told, one.told),
+            (whole.untold, one.untold),
+            (whole.holders, one.holders),
+        ):
             for name, owners in stored_by.items():
                 known.setdefault(name, set()).update(owners)
         whole.asked |= one.asked

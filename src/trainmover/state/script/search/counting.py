@@ -132,7 +132,7 @@ class Counting:
         if below and depth < CROWD_DEPTH_MAX:
             inner = self._counts_in([value for _, _, value in below], depth + 1)
         for kind, name, value in below:
-            if inner.get(type(value)) and f".{name}" not in self._source.clocks:
+            if inner.get(type(value)) and not self._tells_in(kind, name, stays=False):
                 found[kind].add(name)
         return inner | found
 
@@ -145,7 +145,7 @@ class Counting:
 
     def _that_count(self, kind: type, names: set[str]) -> set[str]:
         left = names - self.temporary(kind, names)
-        return {one for one in left if f".{one}" not in self._source.clocks}
+        return {one for one in left if not self._tells_in(kind, one, stays=False)}
 
     def tells_time(self, name: str, scope: Scope, value: object) -> bool:
         """Whether a name holds the time, or something of the machine. Of an object that was made
@@ -156,10 +156,10 @@ class Counting:
 
     def is_clock(self, path: str, value: object, kind: type | None = None) -> bool:
         """The same of an attribute, and of a part. kind: of the object that has it"""
-        last = path[path.rfind(".") :] if "." in path else path
-        if last not in self._source.clocks and not (kind and self._tells_in(kind, last[1:])):
+        _, dot, name = path.rpartition(".")
+        if not dot or not self._tells_in(kind, name, stays=not changes_in_place(value)):
             return False
-        return last in self._source.apart or not self._may_keep(value)
+        return f".{name}" in self._source.apart or not self._may_keep(value)
 
     def is_fed(self, path: str, value: object, scope: Scope | None = None) -> bool:
         """Whether it is an object of the script's that is given the time, and nothing else: what it
@@ -178,9 +178,10 @@ class Counting:
         """Whether more than what it was made with may be in it."""
         return self._is_own(type(value)) or self.is_moving(value)
 
-    def _tells_in(self, kind: type, name: str) -> bool:
-        own = [one.__name__ for one in kind.__mro__ if self._is_own(one)]
-        return name in self._source.told and tells_in(self._source, name, own)
+    def _tells_in(self, kind: type | None, name: str, *, stays: bool) -> bool:
+        """In objects of that class, if it is one of the script's; else in any."""
+        own = [one.__name__ for one in kind.__mro__ if self._is_own(one)] if kind else []
+        return tells_in(self._source, name, own, stays=stays)
 
     def is_container(self, kind: type) -> bool:
         """One of Python's, or of a library's made out of it; what the script makes out of one has
