@@ -40,8 +40,9 @@ class Change:
 def changes(nodes: list[ast.AST]) -> Iterator[Change]:
     """In these, which are all of one function, or of the top of a file."""
     taken: dict[str, list[ast.Attribute | ast.Name]] | None = None
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
-        for holder, given, anew in _changed_by(node):
+        for holder, given, anew in () if id(node) in called else _changed_by(node):
             if taken is None:
                 taken = grammar.taken(nodes)
             holders: list[ast.expr] = [holder]
@@ -57,6 +58,8 @@ def _changed_by(node: ast.AST) -> Iterator[tuple[ast.expr, list[ast.expr], bool]
             yield _holder(held), given, not given and name not in _TAKES_NOTHING_IN
         case ast.Call(func=ast.Attribute(value=held)) if is_asked_to_change(node):
             yield _holder(held), [], True
+        case ast.Attribute(value=held, attr=name) if is_change(name):  # To be called later.
+            yield _holder(held), [], True
         case ast.AugAssign(target=changed, value=value):
             yield _holder(changed), [value], False
         case ast.Assign(targets=targets, value=value):
@@ -67,7 +70,10 @@ def _changed_by(node: ast.AST) -> Iterator[tuple[ast.expr, list[ast.expr], bool]
         name = called_name(node)
         if node.args and changes_first(name) and name not in _GATHERS:
             given = _taken_in(name, grammar.given_to(node)[1:])
-            yield _holder(node.args[0]), given, not given and name not in _TAKES_NOTHING_IN
+            anew = not given and name not in _TAKES_NOTHING_IN
+            first = node.args[0]
+            for one in first.elts if grammar.is_row(first) else [first]:
+                yield _holder(one), given, anew
         for keyword in node.keywords:
             if keyword.arg == "out":
                 yield _holder(keyword.value), node.args, not node.args
