@@ -62,6 +62,8 @@ from trainmover.state.script.things.of_python import Inside, Reader
 from trainmover.torch_internals import loaders
 
 _OF_EXCEPTIONS = ("args", "__cause__", "__context__")
+_LOAD = ("torch.utils.data", "torchdata")
+"""Packages of loaders: where those stand is known."""
 _CONTENT_MAX = 1024 * 1024
 """Bytes of a memory or a file in memory that are looked at."""
 _MADE_OF_OTHERS: tuple[type, ...] = (
@@ -131,7 +133,8 @@ def _iterator_of(kind: type) -> Reader | None:
         return iterators.placed if hasattr(kind, "__length_hint__") else _unread
     if _is_pythons(kind):
         return _going_on
-    return _drawing if is_of_library(kind) and not only_shows(kind) else None
+    is_known = only_shows(kind) or any(module_of(one).startswith(_LOAD) for one in kind.__mro__)
+    return _drawing if is_of_library(kind) and not is_known else None
 
 
 def _is_pythons(kind: type) -> bool:
