@@ -533,9 +533,9 @@ for x in range(3):
     fetch()
     step(*take((x,)))
 """
-    _, taken = run_script(tmp_path, script.format(changes=False), stop=lambda one: one.why_not())
+    _, taken = run_script(tmp_path, script.format(changes="x > 9"), stop=lambda one: one.why_not())
     assert taken == [""] * 3
-    _, taken = run_script(tmp_path, script.format(changes=True), stop=lambda one: one.why_not())
+    _, taken = run_script(tmp_path, script.format(changes="x < 9"), stop=lambda one: one.why_not())
     assert all("changed a tensor" in why for why in taken)
 
 
