@@ -14,7 +14,7 @@ from trainmover.simulator.story import plan_of, play
 BY_CHANCE = [
     (16, 5, EVERYTHING),
     (1, 40, only(["partition"])),
-    (2, 20, only(["straggle"])),
+    (12, 20, only(["straggle"])),
 ]
 """How many seeds, for how many seconds, of what."""
 TRIES = 300
@@ -24,7 +24,7 @@ PARTS = 48
 
 @cache
 def by_chance() -> Coverage:
-    """Of worlds that nobody directs. 2 s of a core."""
+    """Of worlds that nobody directs. 5 s of a core."""
     coverage = Coverage()
     for seeds, seconds, faults in BY_CHANCE:
         for seed in range(seeds):

@@ -342,7 +342,7 @@ HABITS = [
     refused("variables/rule_lambda", rare=True),
     refused("variables/loss_with_edges", rare=True),
     refused("variables/log_prior", rare=True),
-    refused("variables/band_begins_anew", rare=True, seldom=True),
+    equal("variables/band_begins_anew", rare=True, seldom=True),
     refused("variables/planned", rare=True),
     refused("variables/comes_and_goes", rare=True),
     refused("variables/visits", rare=True),

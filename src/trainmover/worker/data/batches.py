@@ -233,7 +233,7 @@ class Batches:
         if not self._begin or self._iterator is None:
             return position | self._before_pass()
         position |= self._begin
-        if since := self.since:
+        if self._since is not None and (since := self._since.state()):
             position["since"] = since
         if self._loading:
             position["held"] = states_of(self._loading)
@@ -408,11 +408,9 @@ class Batches:
         """Again after the first batch: a dataset may make its own only when it is first asked."""
         self._loading = loading_generators(self._loader) if loads_here(self._loader) else {}
 
-    def _next(self) -> Any:
-        """What the loader gives. What it keeps beside that is the same in the script's."""
+    def _next_of_own(self) -> Any:
+        """Of a loader that keeps something in its attributes: the same in the script's."""
         assert self._iterator is not None
-        if not self._keeps_own:
-            return next(self._iterator)
         share(self.over, self._loader)
         try:
             return next(self._iterator)
@@ -425,11 +423,12 @@ class Batches:
 
     def _draw(self, *, again: bool = False) -> Any:
         """The next batch of the pass. again: it is passed over."""
+        assert self._iterator is not None
         if not self._hashing:
-            return self._next()
+            return self._next_of_own() if self._keeps_own else next(self._iterator)
         watched = self._kind is Kind.REPLAYED and type(self._loader) not in _NEVER_DRAW
         before = rng.capture() if watched and loads_here(self._loader) else b""
-        batch = self._next()
+        batch = self._next_of_own() if self._keeps_own else next(self._iterator)
         self.hash = BatchHash(batch, whole=not again)
         if before and rng.capture() != before:  # Passed over, it would be another one.
             self._last = [before, self.hash.quick]

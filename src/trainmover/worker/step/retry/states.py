@@ -9,7 +9,7 @@ whether others have taken their place, `worker/step/changes.py` looks for.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import is_
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from trainmover.worker.step.retry.copies import MEMORY, Copies
 _TENSORS = frozenset({Tensor, nn.Parameter})
 _STILL = PLAIN | _TENSORS
 _CHANGES_IN_PLACE = (*CONTAINERS, tuple, *MEMORY)
+_STATE, _VALUES = attrgetter("state"), methodcaller("values")
 _Table = dict[Any, Any]
 
 
@@ -76,26 +77,29 @@ class States:
         if self.same(tracked) and not self._memory:
             return self._copy
         if not (self._stand_as_they_did(tracked) and self._copy_flat()):
-            self._look([one.state for one in tracked.optimizers])
+            self._look([*map(_STATE, tracked.optimizers)])
         return self._copy
 
     def same(self, tracked: Tracked) -> bool:
-        """Whether they hold what they held when it was copied last. Arrays are not looked into."""
+        """Whether they hold what they held when it was copied last. Arrays are not looked into.
+        Asked three times in each step: hence in one call."""
+        owners = [*map(_STATE, tracked.optimizers)]
         return (
-            self._stand_as_they_did(tracked)
+            are(owners, self._owners)
+            and are([*chain.from_iterable(map(_VALUES, owners))], self._inside)
+            and self._sizes.same()
             and self._tables.same()
-            and all(are(_entries(one), entries) for one, entries in self._further)
+            and (not self._further or self._same_further())
         )
+
+    def _same_further(self) -> bool:
+        return all(are(_entries(one), entries) for one, entries in self._further)
 
     def _stand_as_they_did(self, tracked: Tracked) -> bool:
         """Tables of all parameters: those that hold tensors alone have as many, too."""
-        owners = [one.state for one in tracked.optimizers]
-        return (
-            len(owners) == len(self._owners)
-            and all(map(is_, owners, self._owners))
-            and are(_all_in(owners), self._inside)
-            and self._sizes.same()
-        )
+        owners = [*map(_STATE, tracked.optimizers)]
+        tables = [*chain.from_iterable(map(_VALUES, owners))]
+        return are(owners, self._owners) and are(tables, self._inside) and self._sizes.same()
 
     def _copy_flat(self) -> bool:
         """Plain values are others now. False if there is more than that."""
@@ -107,7 +111,7 @@ class States:
         return True
 
     def _look(self, owners: list[Any]) -> None:
-        self._owners, self._inside = owners, _all_in(owners)
+        self._owners, self._inside = owners, [*chain.from_iterable(map(_VALUES, owners))]
         self._bare, self._flat, others = [], [], list[Any]()
         for table in self._inside:
             kinds = _kinds_in([table]) if type(table) is dict else None
@@ -147,10 +151,6 @@ class States:
 
 def _may_change(value: object) -> bool:
     return type(value) not in _STILL and isinstance(value, _CHANGES_IN_PLACE)
-
-
-def _all_in(owners: list[Any]) -> list[Any]:
-    return [*chain.from_iterable([owner.values() for owner in owners])]
 
 
 def _kinds_in(tables: list[_Table]) -> set[type]:
