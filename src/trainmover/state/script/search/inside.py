@@ -705,11 +705,6 @@ class Inside:
         number = known.index(one)
         return f"{key} ({number + 1})" if number else key
 
-    def _goes_along(self, owner: object, name: object, value: object) -> bool:
-        if self._goes_with_hook(owner, value) or self._goes_with_state(value):
-            return True
-        return self._goes_with_place(owner, name, value)
-
     def _goes_with_hook(self, owner: object, value: object) -> bool:
         """Whether it is in the state of a communication hook, and all of it is sent with that."""
         if id(owner) not in self._by_hooks and id(value) not in self._by_hooks:
