@@ -37,11 +37,11 @@ from trainmover.asked import are
 from trainmover.state import rng
 from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
-from trainmover.state.script.code.clocks import tells_in
 from trainmover.state.script.code.in_steps import Steps, steps_in, stored_in_steps
 from trainmover.state.script.code.relied_on import worthless
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, temporary_in, together, tree_of
+from trainmover.state.script.code.times.clocks import tells_in
 from trainmover.state.script.comparison import (
     Comparison,
     Known,

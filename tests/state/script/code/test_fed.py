@@ -10,7 +10,7 @@ import captures
 import pytest
 
 from trainmover.state.script.code import grammar
-from trainmover.state.script.code.fed import kept_in
+from trainmover.state.script.code.times.fed import kept_in
 from trainmover.state.script.comparison import decoded, path_of
 
 METER = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import captures
 import pytest
 
-from trainmover.state.script.code.guarded import read_as_values
+from trainmover.state.script.code.times.guarded import read_as_values
 
 READ = {
     "if loss < best.loss: best = 1": {"best"},

@@ -18,16 +18,16 @@ from trainmover.state.script.code import grammar
 from trainmover.state.script.code.asked_for import asked_by_name, asked_otherwise
 from trainmover.state.script.code.carried import carried_attributes
 from trainmover.state.script.code.changing import CHANGES
-from trainmover.state.script.code.clocks import Clocks, asks_clock
 from trainmover.state.script.code.functions import READ_BY, SHOWN_BY, Changes, functions_in
 from trainmover.state.script.code.grammar import CONSTRUCTORS
-from trainmover.state.script.code.guarded import read_as_values
 from trainmover.state.script.code.handed import changed_parts, given, handed
 from trainmover.state.script.code.in_force import SETTERS
 from trainmover.state.script.code.read_by_name import merge, read_by
 from trainmover.state.script.code.read_inside import read_inside
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
 from trainmover.state.script.code.syntax import called_name, last_name, walk
+from trainmover.state.script.code.times.clocks import Clocks, asks_clock
+from trainmover.state.script.code.times.guarded import read_as_values
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _BUILDS = frozenset(

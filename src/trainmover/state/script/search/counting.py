@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.script.code.clocks import tells_in
 from trainmover.state.script.code.relied_on import NOT_AROUND, relies_on_more, worthless
 from trainmover.state.script.code.scopes import Scope, Source
+from trainmover.state.script.code.times.clocks import tells_in
 from trainmover.state.script.search.contents import (
     CONTAINERS,
     changes_in_place,

@@ -14,14 +14,8 @@ from functools import partial
 from typing import TypeGuard
 
 from trainmover.state.script.code import grammar
-from trainmover.state.script.code.belonging import Belonging, Within
-from trainmover.state.script.code.changed_with import Change, changes
 from trainmover.state.script.code.changing import root_of
-from trainmover.state.script.code.conversions import converted, converts, is_text, measures
-from trainmover.state.script.code.counted import counted, size_of
-from trainmover.state.script.code.fed import FEEDS, kept_in
 from trainmover.state.script.code.functions import KNOWN, OF_OBJECTS
-from trainmover.state.script.code.guarded import asks_for_shadow
 from trainmover.state.script.code.scopes import MODULE, File, Key, Scope, Source, scope_key
 from trainmover.state.script.code.syntax import (
     Function,
@@ -30,6 +24,12 @@ from trainmover.state.script.code.syntax import (
     last_name,
     walk,
 )
+from trainmover.state.script.code.times.belonging import Belonging, Within
+from trainmover.state.script.code.times.changed_with import Change, changes
+from trainmover.state.script.code.times.conversions import converted, converts, is_text, measures
+from trainmover.state.script.code.times.counted import counted, size_of
+from trainmover.state.script.code.times.fed import FEEDS, kept_in
+from trainmover.state.script.code.times.guarded import asks_for_shadow
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}

@@ -1,0 +1,1 @@
+"""What in a source tells the time, or the machine: nobody compares that between machines."""
