@@ -570,7 +570,8 @@ def test_a_function_of_another_file_tells_the_time(
         *((name, True) for name in ("PBS_NODEFILE", "TPU_WORKER_HOSTNAMES", "A_LOCALHOST")),
         *((name, True) for name in ("TMP", "TEMP", "JOB_TMPDIR")),
         *((name, False) for name in ("TEMPERATURE", "IMPORTANCE", "SUPPORT", "GHOSTS_LEVEL")),
-        *((name, False) for name in ("SOFTMAX_TEMP", "TEMP_START")),
+        *((name, True) for name in ("RUN_LOG", "LOG_DIR", "LOGS", "APP_LOGFILE")),
+        *((name, False) for name in ("SOFTMAX_TEMP", "TEMP_START", "LOG_SIGMA", "LOG_EVERY")),
     ],
 )
 def test_names_in_the_environment_that_are_a_machines(name: str, is_machines: bool) -> None:

@@ -53,7 +53,7 @@ LISTED = """
     """
 PLACES = {"local": LOCAL, "attribute": ATTRIBUTE, "listed": LISTED}
 BEGIN = """
-    import cmath, datetime, math, operator, re, statistics, string, sympy, threading
+    import cmath, contextlib, datetime, math, operator, re, statistics, string, sympy, threading
     import torch.distributions as laws
     import numpy as np
     UNSET = object()
@@ -96,6 +96,9 @@ EXCHANGED: dict[str, tuple[str, str]] = {
     "patterns": ("re.compile('^a')", "re.compile('^b')"),
     "flags of a pattern": ("re.compile('a')", "re.compile('a', re.I)"),
     "searches": ("re.compile('^a').search", "re.compile('^b').search"),
+    "matches": ("re.match('a', 'ab')", "re.match('a', 'ac')"),
+    "places of matches": ("re.search('a', 'aa')", "re.search('a', 'aa'[1:])"),
+    "contexts": ("contextlib.nullcontext(0.5)", "contextlib.nullcontext(0.7)"),
     "layouts": ("torch.strided", "torch.sparse_coo"),
     "a range from where it was": ("iter(range(10, 13))", "iter(range(11, 14))"),
     "steps of a range": ("iter(range(0, 6, 2))", "iter(range(0, 9, 3))"),

@@ -10,9 +10,9 @@ from trainmover.state.script.code.syntax import Function, called_name, children,
 
 CONSTRUCTORS = frozenset({"__init__", "__new__", "__post_init__", "__init_subclass__"})
 _MACHINE_WORDS = re.compile(
-    r"(^|_)((LOCAL|IP)?(HOST|NODE|MACHINE|USER|LOG|ADDR)(S|NAMES?|LIST|ID|FILE|ESS)?"
-    r"|PPID|PID|TE?MPDIR|HOME|PORTS?)(_|$)"
-    r"|^TE?MP$"
+    r"(^|_)((LOCAL|IP)?(HOST|NODE|MACHINE|USER|ADDR)(S|NAMES?|LIST|ID|FILE|ESS)?"
+    r"|PPID|PID|TE?MPDIR|HOME|PORTS?|LOG_?(FILE|DIR|PATH|FOLDER|ROOT|NAME)S?)(_|$)"
+    r"|(^TE?MP|(^|_)LOGS?)$"
 )
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})

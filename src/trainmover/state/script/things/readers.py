@@ -3,6 +3,7 @@ that have done the same. Still ones are told by their name, moving ones by how f
 
 import ast
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import functools
@@ -526,6 +527,7 @@ _Readers = dict[Any, Reader]
 _STILL_BY_KIND: _Readers = {
     **names.READERS,
     FunctionType: _code,
+    re.Match: lambda value, inside: [inside(value.string), inside(value.regs)],
     MethodType: _method,
     type: lambda value, inside: name_of(value),
     **dict.fromkeys((staticmethod, classmethod), lambda value, inside: inside(value.__func__)),
@@ -533,6 +535,7 @@ _STILL_BY_KIND: _Readers = {
 }
 _MOVING_BY_KIND: _Readers = {
     **dict.fromkeys((functools.partial, functools.partialmethod), _partial),
+    contextlib.nullcontext: lambda value, inside: inside(value.enter_result),
     CACHE: _cached,
     AsyncGeneratorType: _asynchronous,
     type(threading.Lock()): _lock,
