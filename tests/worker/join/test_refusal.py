@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
@@ -27,6 +28,20 @@ def test_only_what_is_compared_and_has_been_the_same_on_all_ranks_is_counted_on(
     refusal.pass_over([Count(held, name, 2) for name in list(held)])
     assert held == {"same": 9, "own": 7, "tracked": 7}
     assert stays == [{"same"}]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_casts_that_outlast_a_step_are_refused(*, keeps: bool) -> None:
+    """Torch keeps them, and tells nobody."""
+    variables: Any = SimpleNamespace(frames=lambda frame: [frame])
+    refusal = Refusal(Rank(1), variables, SimpleNamespace())  # type: ignore[arg-type]
+    refusal._refuse_casts()
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=keeps):
+        if keeps:
+            with pytest.raises(StateMismatch, match="lies around the steps"):
+                refusal._refuse_casts()
+        else:
+            refusal._refuse_casts()
 
 
 def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_to() -> None:

@@ -13,6 +13,8 @@ from functools import partial
 from types import FrameType
 from typing import NoReturn
 
+import torch
+
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.state.script.between import keeping
@@ -73,6 +75,7 @@ class Refusal:
         asked: as in `check_left`, of lines between the steps made here
         """
         self._look_between()
+        self._refuse_casts()
         self.refuse(self._foresight.differences(seen, asked=asked))
         if seen.records:
             self.elsewhere = self._foresight.elsewhere(seen.records[-1])
@@ -86,6 +89,7 @@ class Refusal:
         another here than there, and cannot be put as it was there: no step must count that is made
         with it."""
         self._look_between()
+        self._refuse_casts()
         self.give_groups(record)
         if not at_boundary:
             self._variables.look_again()
@@ -143,6 +147,7 @@ class Refusal:
 
         asked: as in `check_left`. asked_since_fetch: lines before the step have, too
         """
+        self._refuse_casts()
         self._variables.look_again()
         own = self._own()
         if asked_since_fetch:
@@ -235,6 +240,20 @@ class Refusal:
                 "It keeps batches, or counts them, and no other machine has what it keeps.",
                 "iterate over job.batches(...) itself, with passes=None for passes without end, "
                 "and leave the loop with `break`",
+            )
+
+    def _refuse_casts(self) -> None:
+        """Within torch.autocast torch keeps to what it has cast a weight to at its first use, also
+        where the weight has been updated since; nobody else knows when that was."""
+        kinds = ("cpu", "cuda") if torch.is_autocast_cache_enabled() else ()
+        if any(map(torch.is_autocast_enabled, kinds)):
+            at = _iterating(self._variables.frames(sys._getframe(1)))
+            self._raise(
+                f"torch.autocast lies around the steps ({at}): within it torch goes on with "
+                "weights as it has cast them first, on each machine with those of another step",
+                "It would compute with other weights on a machine that takes a rank.",
+                "enter torch.autocast in the step, around the forward pass alone, or with "
+                "cache_enabled=False",
             )
 
     def refuse(self, differences: list[Difference]) -> None:
