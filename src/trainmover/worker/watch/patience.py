@@ -66,21 +66,22 @@ class Patience:
 
     def _watch(self) -> None:
         joiner = self._joiner
-        last, looks = self._progress(), 0
-        since, work = time.monotonic(), _Work()
+        last, work = self._progress(), _Work()
+        looks = still = 0  # A process that was itself not let run has neither worked nor waited.
         while not self._over.wait(POLL_S):
             if not joiner.is_shadow:
                 return
-            progress, still_s = self._progress(), time.monotonic() - since
+            progress = self._progress()
             if progress != last or self._waits():
-                last, looks, since, work = progress, 0, time.monotonic(), _Work()
+                last, looks, still, work = progress, 0, 0, _Work()
                 continue
-            looks += 1  # A process that was itself not let run has not been at work.
+            looks, still = looks + 1, still + 1
+            still_s = still * POLL_S
             if looks * POLL_S > self._circles_s():
                 self._give_up(f"has got nowhere for {looks * POLL_S:.0f} s", "it runs in circles")
                 return
             if work.is_more_than(_BUSY * max(still_s, STILL_S)):
-                since, work = time.monotonic(), _Work()
+                still, work = 0, _Work()
             elif still_s > STILL_S * (_FOR_OTHERS if joiner.shadow.waits_for_others else 1):
                 why = "it waits for something that is not there"
                 self._give_up(f"has stood still for {still_s:.0f} s", why)
@@ -131,23 +132,17 @@ class _Work:
     """
 
     def __init__(self) -> None:
-        self._own_s = _own_s()
+        self._own_s = time.process_time()
         self._children_s: float | None = None
 
     def is_more_than(self, seconds: float) -> bool:
-        own_s = _own_s() - self._own_s
+        own_s = time.process_time() - self._own_s
         if own_s > seconds:
             return True
         children_s = _children_s()
         if self._children_s is None:
             self._children_s = children_s
         return own_s + children_s - self._children_s > seconds
-
-
-def _own_s() -> float:
-    """Used by this process's threads."""
-    own = os.times()
-    return own.user + own.system
 
 
 def _children_s() -> float:
