@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
 from trainmover.state.script.search.contents import CONTAINERS, entries_of
-from trainmover.state.script.things.held import CANNOT_BE_READ, closed_over, held_by, slots_in
+from trainmover.state.script.things.held import CANNOT_BE_READ, all_held_by, closed_over
 from trainmover.state.script.things.readers import written
 from trainmover.state.script.values import PLAIN, entry_of
 from trainmover.torch_internals.modules import OF_TORCH
@@ -142,7 +142,7 @@ def _roots(loader: Any) -> dict[str, Any]:
 def _attributes(value: Any) -> dict[str, Any]:
     """Of a module no parameters and no buffers: these are tracked, or the search looks at them. A
     number that is the time of now only tells that."""
-    held = {**slots_in(value), **held_by(value)}
+    held = all_held_by(value)
     return {
         str(name): one
         for name, one in held.items()

@@ -26,8 +26,8 @@ class Since:
         """
         self._loader, self._epochs, self._generators = loader, epochs, generators
         self._drawn = {name: encode(state_of(one)) for name, one in generators.items()}
-        self._counts = [(vars(part), [*vars(part)]) for part in counting(loader)]
-        self._counted = [[*map(held.get, names)] for held, names in self._counts]
+        counted = map(vars, counting(loader))
+        self._counts = [(held, [*held], [*held.values()]) for held in counted]
 
     def state(self) -> dict[str, Any]:
         """What is another now; mostly nothing. Asked at each step."""
@@ -36,7 +36,7 @@ class Since:
             drawn = encode(state_of(generator))
             if drawn != self._drawn[name]:
                 found.setdefault("generators", {})[name] = drawn
-        for (held, names), before in zip(self._counts, self._counted, strict=True):
+        for held, names, before in self._counts:
             now = [*map(held.get, names)]
             if len(held) != len(names) or not all(map(is_, now, before)):
                 found["numbers"], found["epochs"] = numbers_of(self._loader), self._epochs.state()

@@ -25,7 +25,7 @@ from trainmover.installed import is_installed
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.place.stacked import can_be_read, owner_at
 from trainmover.state.script.place.withs import EXITS, STACKS
-from trainmover.state.script.things.held import closed_over, held_by, slots_in
+from trainmover.state.script.things.held import all_held_by, closed_over, held_by
 from trainmover.state.script.things.libraries import module_of
 
 _ENTERS = ("__enter__", "__aenter__")
@@ -67,9 +67,9 @@ class Around:
             return [kind.__name__, *(self._pushed(one, depth) for one in calls)]
         if not self.is_own(kind):
             return None
-        names = read_by_end(kind, frozenset({*held, *slots_in(manager)}))
+        values = all_held_by(manager)
+        names = read_by_end(kind, frozenset(values))
         names -= {*self.leaves_out(manager, names)}
-        values = {**slots_in(manager), **held}
         return [kind.__qualname__, {name: values[name] for name in sorted(names)}]
 
     def _pushed(self, call: Any, depth: int) -> Any:

@@ -72,7 +72,7 @@ from trainmover.state.script.search.layout import (
     short,
 )
 from trainmover.state.script.search.singles import called_by_process, running_loop, singles
-from trainmover.state.script.things.held import held_by, locals_of, slots_in
+from trainmover.state.script.things.held import all_held_by, locals_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import OwnTypes
 from trainmover.state.script.things.readers import ITERATORS, Results
@@ -610,7 +610,7 @@ def _lies_at(path: str, values: Mapping[str, Any]) -> object:
 def _left_out(counting: Counting, manager: object, names: set[str]) -> set[str]:
     """Attributes that tell the time; and those that are written before they are read, but for what
     was stored as the `with` began: `__exit__` relies on that."""
-    kind, held = type(manager), {**slots_in(manager), **held_by(manager)}
+    kind, held = type(manager), all_held_by(manager)
     clocks = {name for name in names if counting.is_clock(f".{name}", held.get(name), kind)}
     return clocks | (counting.temporary(kind, names) - stored_by_begin(kind))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from trainmover.state.kinds.generators import is_generator, state_of
 from trainmover.state.script.search.contents import flattened
 from trainmover.state.script.search.layout import Slot, now_in
-from trainmover.state.script.things.held import held_by, slots_in, slots_of
+from trainmover.state.script.things.held import all_held_by, held_by, slots_of
 
 _ROWS = (tuple, deque, set, frozenset)
 _TABLES = (Counter, OrderedDict, defaultdict)
@@ -33,7 +33,7 @@ class InState:
 
     def __init__(self, whole: Any, owner: Any, entry: Callable[[object], Any]) -> None:
         self._entry, self._owner, self._held = entry, owner, held_by(owner)
-        own = {**slots_in(owner), **self._held}
+        own = all_held_by(owner)
         self._own = {_plainly(name) for name in (*own, *slots_of(type(owner)))}
         self._top: dict[str, Any] = {}
         self.entries: list[tuple[Any, Any]] = []

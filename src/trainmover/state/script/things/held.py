@@ -63,6 +63,11 @@ def held_by(value: object) -> dict[str, Any]:
     return held if type(held) is dict else {}
 
 
+def all_held_by(value: object) -> dict[str, Any]:
+    """A copy of both: its attributes, wherever they are kept."""
+    return {**slots_in(value), **held_by(value)}
+
+
 def closed_over(function: FunctionType) -> dict[str, Any]:
     """What a function closes over, by name, as far as it is there yet."""
     found: dict[str, Any] = {}

@@ -56,7 +56,7 @@ from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import address_at, levels
 from trainmover.state.script.things import of_python
 from trainmover.state.script.things.crowds import Crowd
-from trainmover.state.script.things.held import held_by, locals_of, slots_in
+from trainmover.state.script.things.held import all_held_by, held_by, locals_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.things.of_python import Inside, Reader
@@ -420,7 +420,7 @@ def _unread(value: Any, inside: Inside) -> Any:
 
 def _going_on(value: Any, inside: Inside) -> Any:
     """An iterator that is written in Python: by what it has."""
-    held = {**slots_in(value), **held_by(value)}
+    held = all_held_by(value)
     if not any(type(one) in (*PLAIN, *CONTAINERS) or _moves(type(one)) for one in held.values()):
         return _cannot_be_read(os.getpid())
     return [[name, inside(one)] for name, one in sorted(held.items())]
@@ -429,7 +429,7 @@ def _going_on(value: Any, inside: Inside) -> Any:
 def _drawing(value: Any, inside: Inside) -> Any:
     """One of another library: by the iterators that it draws from. All else that it stores to is
     known by its source."""
-    held = {**slots_in(value), **held_by(value)}
+    held = all_held_by(value)
     return [[name, inside(one)] for name, one in sorted(held.items()) if _is_followed(one)]
 
 

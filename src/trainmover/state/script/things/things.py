@@ -32,7 +32,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from trainmover.state.kinds.generators import is_generator
 from trainmover.state.script.fold import names, objects, of_torch
 from trainmover.state.script.fold.kinds import PLAIN
-from trainmover.state.script.things.held import CANNOT_BE_READ, computed_in, held_by, slots_in
+from trainmover.state.script.things.held import CANNOT_BE_READ, all_held_by, computed_in, held_by
 from trainmover.state.script.things.layers import Hooked
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.state.script.things.of_python import Inside
@@ -313,7 +313,7 @@ class Things:
         """By name, of what it is made with."""
         kind: Any = type(value)
         is_own = self._is_own(kind)
-        held = {**slots_in(value), **held_by(value)} if is_own else held_by(value)
+        held = all_held_by(value) if is_own else held_by(value)
         later = computed_in(kind).keys() | (OF_MODULES if issubclass(kind, TRAINED) else ())
         return [
             (name, one)
