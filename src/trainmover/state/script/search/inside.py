@@ -664,11 +664,13 @@ class Inside:
             if not is_clock and self.counting.is_variable(held[name]):
                 self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
             self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
+        if issubclass(type(owner), ModuleType):
+            return
         for name in sorted(held.keys() - stored):
             if type(owner) in _NAMESPACES:
                 self._attribute(f"{path}.{name}", held, name, held[name], stored=False)
                 self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
-            elif not issubclass(type(owner), ModuleType):
+            else:
                 self._hung_before(held, name, f"{path}.{name}", depth)
 
     def _hung_before(self, held: dict[str, Any], name: str, path: str, depth: int) -> None:
