@@ -46,7 +46,7 @@ def own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Groups()
     for module in (
         "runs", "program", "control", "step.gate", "join.shadow", "join.repeat", "join.takeover",
-        "join.journey", "member", "step.boundary", "watch.patience", "keep.first_steps",
+        "join.way.journey", "member", "step.boundary", "watch.patience", "keep.first_steps",
         "step.updates",
     ):  # fmt: skip
         monkeypatch.setattr(f"trainmover.worker.{module}.groups", own)

@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
 _BEFORE = Cell(Do.COPY, "worker/step/retry/before.py")
 _IN_RECORD = Cell(Do.SEND, "worker/step/deposit.py")
-_FROM_RECORD = Cell(Do.SEND, "worker/join/way.py")
+_FROM_RECORD = Cell(Do.SEND, "worker/join/way/way.py")
 _FROM_RANKS = Cell(Do.SEND, "worker/join/taken.py")
 _IN_SNAPSHOT = Cell(Do.SEND, "state/snapshot.py")
 _IN_ROUNDS = Cell(Do.HASH, "state/proof/fingerprint.py")

@@ -41,7 +41,7 @@ from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.shadow import Shadow, never_due
 from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
-from trainmover.worker.join.trial import Trials
+from trainmover.worker.join.way.trial import Trials
 from trainmover.worker.keep import compiled
 from trainmover.worker.member import Member
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script

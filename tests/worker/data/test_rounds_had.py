@@ -11,7 +11,7 @@ from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.data.rounds import KEPT, UNKNOWN, Rounds
-from trainmover.worker.join.way import Way
+from trainmover.worker.join.way.way import Way
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 

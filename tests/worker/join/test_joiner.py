@@ -15,9 +15,9 @@ from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Row
 from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
-from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.refusal import Refusal
-from trainmover.worker.join.way import Way
+from trainmover.worker.join.way.journey import Journey
+from trainmover.worker.join.way.way import Way
 from trainmover.worker.join.written import Written
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes

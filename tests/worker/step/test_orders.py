@@ -19,7 +19,7 @@ from trainmover.worker import control as control_module
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.shadow import Shadow
-from trainmover.worker.join.trial import AGAIN, Trials
+from trainmover.worker.join.way.trial import AGAIN, Trials
 from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.member import Member

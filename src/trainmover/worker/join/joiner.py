@@ -16,9 +16,9 @@ from trainmover.errors import StateMismatch
 from trainmover.ids import Rank
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
+from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.results.reported import code_of
 

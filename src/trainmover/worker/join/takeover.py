@@ -25,14 +25,14 @@ from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
-from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.regroup import parted_groups, stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
-from trainmover.worker.join.trial import journey_to
 from trainmover.worker.join.unknown import NumberOfBefore, refuse
-from trainmover.worker.join.way import Ended, Silence, Way
+from trainmover.worker.join.way.journey import Journey
+from trainmover.worker.join.way.trial import journey_to
+from trainmover.worker.join.way.way import Ended, Silence, Way
 from trainmover.worker.standing import NONE
 from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord

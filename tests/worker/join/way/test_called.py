@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainmover.worker.data.inputs import hash_of
-from trainmover.worker.join.called import NotKnown, called_with
+from trainmover.worker.join.way.called import NotKnown, called_with
 
 READ = [
     "kept.x",

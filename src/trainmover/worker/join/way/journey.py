@@ -19,11 +19,11 @@ from trainmover.state.script.counts import Count
 from trainmover.state.script.things.libraries import module_of
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.inputs import hash_of
-from trainmover.worker.join.called import NotKnown, called_with
-from trainmover.worker.join.newer_state import NewerState
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import stand_with_groups
-from trainmover.worker.join.way import ROUNDS_MAX, Silence, Way, made_up
+from trainmover.worker.join.way.called import NotKnown, called_with
+from trainmover.worker.join.way.newer_state import NewerState
+from trainmover.worker.join.way.way import ROUNDS_MAX, Silence, Way, made_up
 from trainmover.worker.member import Member
 from trainmover.worker.step.keeper import Moment, RankRecord
 

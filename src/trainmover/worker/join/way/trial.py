@@ -13,10 +13,10 @@ does otherwise than its rank did, if it is no error of ours, says nothing.
 """
 
 from trainmover.ids import Rank, Step
-from trainmover.worker.join.journey import Journey
 from trainmover.worker.join.lookout import pass_of
 from trainmover.worker.join.shadow import Shadow
-from trainmover.worker.join.way import Way
+from trainmover.worker.join.way.journey import Journey
+from trainmover.worker.join.way.way import Way
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import RankRecord
 

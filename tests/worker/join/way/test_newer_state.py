@@ -16,8 +16,8 @@ from trainmover.errors import StateMismatch
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modes import entered
-from trainmover.worker.join.newer_state import NewerState
 from trainmover.worker.join.unknown import NumberOfBefore, TensorOfBefore
+from trainmover.worker.join.way.newer_state import NewerState
 
 
 class Run:

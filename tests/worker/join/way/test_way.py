@@ -15,7 +15,7 @@ from trainmover.protocol.messages import Row
 from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.unknown import UnknownNumber, UnknownTensor
-from trainmover.worker.join.way import Way, like, made_up
+from trainmover.worker.join.way.way import Way, like, made_up
 from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes, row_of
 from trainmover.worker.step.results.given import Given, packed
 
@@ -491,7 +491,7 @@ PASSES_BY = """
 import torch, torch.distributed as dist
 from trainmover.comm import groups, hook_torch
 from trainmover.errors import StateMismatch
-from trainmover.worker.join.way import Silence
+from trainmover.worker.join.way.way import Silence
 
 class Answers(Silence):
     def serve(self, call):  # As a record does: rank 0 has sent both.
