@@ -76,6 +76,10 @@ def _small(retry: Cell = _BEFORE, compare: Cell = _IN_ROUNDS) -> dict[Moment, Ce
 PARTS = {
     "modes": _small(),
     "buffers": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
+    "large_buffers": {
+        **_bulk(Cell(Do.KEEP, "worker/step/retry/before.py")),
+        Moment.RECORD: Cell(Do.SEND, "state/kinds/large_buffers.py"),
+    },
     "unsaved": _small(),
     "attributes": _small(),
     "hooks": _small(),
@@ -85,7 +89,8 @@ PARTS = {
     "unsharded": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
 }
 """What lies beside a tracked object, since its state_dict() has it not, or not for each rank.
-Gradients, sharded or not, are bulk state where they are too large for a record."""
+Gradients, sharded or not, are bulk state where they are too large for a record; so are buffers, of
+which a hash goes with it."""
 
 IN_BYTES = {Moment.RETRY: Do.COPY, Moment.RECORD: Do.SEND, Moment.COMPARE: Do.HASH}
 """What is done at these moments with kinds that are taken as bytes."""

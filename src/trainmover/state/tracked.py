@@ -24,6 +24,7 @@ from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.grouped import Grouped, paths_by_name
 from trainmover.state.kinds.hooks import Hooks
+from trainmover.state.kinds.large_buffers import KIND, LargeBuffers
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.unsharded import Unsharded
@@ -48,6 +49,7 @@ class Tracked:
     calls       how many collectives the script has begun
     count       how many objects there are
     modules     every module of every tracked one, as they were when it was added
+    large_buffers  under which names small state has the hashes of those
     modes       what each tracked module and its wrappers are set to
     optimizers  the tracked ones, and those in which a tracked shard lies
     gradients   those that lie on each tracked module's parameters
@@ -74,6 +76,7 @@ class Tracked:
             moment: [(i.path, *_asked(i.value)) for i in self._parts.values() if i.does(moment, do)]
             for moment, do in IN_BYTES.items()
         }
+        self.large_buffers = [i.path for i in self._parts.values() if i.kind == KIND]
         self.modes: list[Modes] = list(self._of("modes").values())
         self.modules = [part for each in self.modes for part in each.modules]
         tracked = [o for o in self._objects.values() if isinstance(o, torch.optim.Optimizer)]
@@ -430,7 +433,7 @@ def _is_large(state: object) -> bool:
 def _asked(value: HasState) -> tuple[Callable[[], Any], bool, object]:
     """What gives its state at each step, whether in bytes already, and what is true while there may
     be any."""
-    if isinstance(value, Modes | Buffers | Settings):
+    if isinstance(value, Modes | Buffers | LargeBuffers | Settings):
         return value.encoded, True, True
     return value.state_dict, False, value.any if isinstance(value, Hooks) else True
 

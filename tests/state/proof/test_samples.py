@@ -85,6 +85,13 @@ def test_what_parts_in_one_place_shows_once_that_is_sampled(what: str) -> None:
     assert found is not None
 
 
+def test_what_is_known_as_a_whole_shows_at_its_gate() -> None:
+    one, other = Rank(), Rank()
+    one.samples.take(Step(1), anew=True, hashes=[b"bank"])
+    other.samples.take(Step(1), anew=True, hashes=[b"another"])
+    assert one.samples.hash != other.samples.hash
+
+
 def test_a_chain_that_began_elsewhere_says_nothing() -> None:
     one, late = Rank(), Rank()
     for step in range(1, 9):

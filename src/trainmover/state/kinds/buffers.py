@@ -2,7 +2,7 @@
 
 The running mean of a batch-norm is updated from each rank's own batch, so a replica's buffers are
 not the lost rank's. They are small, and part of the rank record of every step: read in one go, not
-one by one.
+one by one. What is too large for that is in `large_buffers`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,10 @@ from trainmover.state.kinds.flat import Flat, shapes_in
 from trainmover.torch_internals.modules import buffers_of
 
 BUFFERS_BYTES_MAX = 4 * 1024 * 1024
-"""Above that a module's buffers count as replicated, like its parameters."""
+"""Above that only a module's small buffers are carried: the others count as replicated, like its
+parameters."""
+SMALL_BYTES, SMALL_BYTES_MAX = 64 * 1024, 1024 * 1024
+"""Of one that is carried beside large ones, and of all of them: statistics of norms."""
 
 
 class Buffers:
@@ -30,11 +33,10 @@ class Buffers:
         persistent = module.state_dict().keys()
         named = ((name, b) for name, b in module.named_buffers() if name in persistent)
         found = {name: b for name, b in named if tensor_bytes.is_plain(as_local(b))}
-        few = sum(buffer.nbytes for buffer in found.values()) <= BUFFERS_BYTES_MAX
         owners = dict(module.named_modules())
         self._slots = [
             (name, buffers_of(owners[name.rpartition(".")[0]]), name.rpartition(".")[2])
-            for name in (found if few else ())
+            for name in _carried(found)
         ]
         self._names: list[str] = []
         self._held: Held | None = None  # In the modules, since `_values` were there.
@@ -43,8 +45,13 @@ class Buffers:
         self._seen: tuple[bytes, bytes] | None = None
         self._encoded = b""
 
+    @property
+    def names(self) -> set[str]:
+        """Of those that are carried, whether they are set now or not."""
+        return {name for name, *_ in self._slots}
+
     def live(self) -> dict[str, Tensor]:
-        """Live tensors by name; {} for a module with none, or with too many bytes of them."""
+        """Live tensors by name; {} for a module with none, or with large ones alone."""
         found = {name: owner[key] for name, owner, key in self._slots}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
@@ -92,3 +99,17 @@ class Buffers:
             known = owner[key]
             if known is not None and list(known.shape) != shapes.get(name, list(known.shape)):
                 owner[key] = known.new_empty(shapes[name])
+
+
+def _carried(found: Mapping[str, Tensor]) -> list[str]:
+    """Names of those that go with the record: all, or of many bytes the smallest. Alike in every
+    process, since it follows from their sizes."""
+    if sum(buffer.nbytes for buffer in found.values()) <= BUFFERS_BYTES_MAX:
+        return list(found)
+    chosen, left = set[str](), SMALL_BYTES_MAX
+    for name in sorted(found, key=lambda name: found[name].nbytes):
+        left -= found[name].nbytes
+        if left < 0 or found[name].nbytes > SMALL_BYTES:
+            break
+        chosen.add(name)
+    return [name for name in found if name in chosen]

@@ -11,6 +11,7 @@ from trainmover.state.kinds.attributes import Attributes, Stored
 from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.hooks import Hooks
+from trainmover.state.kinds.large_buffers import KIND, NONE, LargeBuffers
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.stages import Stages
@@ -55,6 +56,8 @@ def _of_module(
         yield _item(name, "unsharded", unsharded, unsharded.large)
     if (buffers := Buffers(obj)).live():
         yield _item(name, "buffers", buffers)
+    if (large := LargeBuffers(obj, buffers)).encoded() != NONE:
+        yield _item(name, KIND, large)
 
 
 def _item(name: str, kind: str, value: HasState, large: HasState | None = None) -> Item:

@@ -12,7 +12,8 @@ are about to be applied: ranks that hold the same, and apply something else, hol
 So that shows one gate before the state itself does.
 
 Only what lies where it always lies is sampled: parameters, what optimizers keep for them, and now
-and then other objects that hand out the memory they work with.
+and then other objects that hand out the memory they work with. Of large buffers, which may begin to
+be each rank's own at any step, all is in it, as a hash (`kinds.large_buffers`).
 
 Whoever reads from a device waits until it has done all that it was given, and behind a gate's
 sample the record waits. So what lies on one is copied as the step begins (`look_ahead`), and of
@@ -20,7 +21,7 @@ gradients that lie on one nothing is read.
 """
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,18 +158,22 @@ class Samples:
         anew: bool,
         applies: torch.optim.Optimizer | None = None,
         ahead: bool = False,
+        hashes: Sequence[bytes] = (),
     ) -> None:
         """At the gate of `step`, again if it is run again.
 
         anew     begin the chain here
         applies  what is to apply its gradients behind the gate
         ahead    nobody has changed what is sampled since the step began
+        hashes   of what is not sampled, but known as a whole
         """
         before = None if anew else self._taken.get(step - 1)
         own = xxhash.xxh3_64()
         for part in self._bytes(step, ahead=ahead):
             own.update(part)
         for part in self._gradients(applies, step) if applies is not None else ():
+            own.update(part)
+        for part in hashes:
             own.update(part)
         self.hash = own.intdigest() >> 1
         chain = xxhash.xxh3_64(before.chain if before is not None else b"")

@@ -7,7 +7,7 @@ was numpy's before it was a tensor's (`from_numpy`), or is reached by its addres
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,10 +24,13 @@ class Aliases:
     """Of this process. In any thread.
 
     about_to  called with the address of the storage of which one is made; None: nobody asks
+    met       addresses of storages that somebody wants to know of, and has made one of
     """
 
     def __init__(self) -> None:
         self.about_to: Callable[[int], None] | None = None
+        self.met: set[int] = set()
+        self._wanted: set[int] = set()
         self._fresh: dict[int, tuple[weakref.ref[Any], int]] = {}
 
     def watch(self) -> None:
@@ -35,6 +38,12 @@ class Aliases:
         kind: Any = Tensor
         kind.data = property(_get_data, _set_data, doc=_data.__doc__)
         kind.numpy, kind.__dlpack__ = _get_numpy, _get_dlpack
+
+    def want(self, starts: Iterable[int]) -> None:
+        """Note in `met` if one is made of these storages, or is held already."""
+        self._wanted.update(starts)
+        held = [start for alias, start in self._fresh.values() if alias() is not None]
+        self.met.update(self._wanted.intersection(held))
 
     def take_fresh(self) -> list[tuple["weakref.ref[Any]", int]]:
         """Those made since this was called last that somebody still holds, or a view of them; each
@@ -48,6 +57,8 @@ class Aliases:
         """A view of `alias` keeps it: an array is the base of its views, and so is a tensor."""
         if not (start := storage_of(tensor)):
             return
+        if start in self._wanted:
+            self.met.add(start)
         if self.about_to is not None:
             self.about_to(start)
         key = id(alias)

@@ -208,6 +208,34 @@ def test_replicas_take_what_became_of_the_source_s_since_the_gate() -> None:
     assert arrived == {"scheduler": b"after", "sampler": b"own", "new": b"own"}
 
 
+@pytest.mark.parametrize("returned", [False, True])
+def test_large_buffers_that_the_source_holds_otherwise_are_not_taken(returned: bool) -> None:
+    """No record has them: they came from the source."""
+    name = "model.large_buffers"
+    source: dict[str, Any] = {
+        "behind": [],
+        "unproved": [],
+        "proved": [],
+        "parted": False,
+        "between": [],
+        "courses": {},
+        "drew_behind": False,
+        "gate_small": {name: b"as returned" if returned else b"theirs"},
+        "return_small": {name: b"theirs"},
+        "small": {name: b"theirs"},
+    }
+    alike, other = way(0, now={name: b"theirs"}), way(0, now={name: b"the rank's"})
+    for one in (alike, other):
+        one.record.returned = returned
+    assert alike.small_on_arrival({name: b""}, source).keys() == {name}
+    with pytest.raises(StateMismatch, match="large buffers in `model`"):
+        other.small_on_arrival({name: b""}, source)
+    at_fetch = way(0)
+    at_fetch.record.top.small[name] = b"the rank's"
+    with pytest.raises(StateMismatch, match="large buffers in `model`"):
+        at_fetch.small_on_arrival({name: b""}, source)
+
+
 def test_lines_behind_the_last_step_read_what_that_makes_behind_its_gate() -> None:
     """Of what was the source's at the gate; a record from the return has it itself."""
     gate = {"rates": b"1", "mode": b"train", "meter": b"own", "loss": b"2"}

@@ -34,6 +34,7 @@ from trainmover.comm.calls.arguments import blank, gathers, gives_a_value
 from trainmover.comm.calls.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
+from trainmover.state.kinds.large_buffers import is_hash
 from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches
@@ -279,9 +280,13 @@ class Way:
         """
         then = self.record.now
         if then is None or self.record.complete:
+            self._check_large((then or self.record.top).small, source["small"])
             return own
         if not self.record.returned:
             self._check_behind(source, then.small)
+        self._check_large(
+            then.small, source["return_small" if self.record.returned else "gate_small"]
+        )
         theirs_then = source["return_small" if self.record.returned else "gate_small"]
         now = source["small"]
         behind = {*source["behind"]}
@@ -294,6 +299,19 @@ class Way:
         theirs = alike & behind if drew else alike
         self._check_between(theirs - behind, own, source, asked=asked)
         return {name: now.get(name, mine) if name in theirs else mine for name, mine in own.items()}
+
+    def _check_large(self, own: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> None:
+        """Buffers that no record carries are the source's here. Raises StateMismatch if the rank
+        had others: no gate has shown it yet, so nobody has kept what it had."""
+        for name in own:
+            if is_hash(name) and own[name] != theirs.get(name, own[name]):
+                raise StateMismatch(
+                    f"Rank {self.rank} had large buffers in `{name.rpartition('.')[0]}` that are "
+                    "others on the rank which holds a copy of its state.",
+                    means="What it had made of them is gone with it.",
+                    do="Change what differs from rank to rank before optimizer.step(), from the "
+                    "first step on.",
+                )
 
     def _was_alike(self, name: str, source: Mapping[str, Any]) -> bool:
         """Whether both have had the same at every fetch until the rank's last one."""
@@ -316,7 +334,7 @@ class Way:
         for name in sorted(names):
             mine, theirs = own[name], now.get(name, own[name])
             by_them = theirs != returned.get(name)
-            by_us = mine != self.loaded.get(name, mine) and not asked
+            by_us = mine != self.loaded.get(name, mine) and not asked and not is_hash(name)
             if mine == theirs or not (by_us or by_them) or (by_them and name in known):
                 continue
             raise StateMismatch(
