@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.kinds.registered import registered
 from trainmover.state.kinds.values import Attributes
@@ -21,7 +22,8 @@ from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry import arguments
 from trainmover.worker.step.retry.arguments import Living
-from trainmover.worker.step.retry.before import Before
+from trainmover.worker.step.retry.before import Before, Buffers
+from trainmover.worker.step.retry.copies import Copies
 from trainmover.worker.step.retry.leaves import Leaves
 
 
@@ -84,6 +86,63 @@ def test_buffers_are_put_back_in_place() -> None:
     assert not all(torch.equal(buffer, old) for buffer, old in buffers)
     taken.restore(tracked(model=model))
     assert all(torch.equal(buffer, old) for buffer, old in buffers)
+
+
+def _resize(one: torch.Tensor) -> None:
+    one.resize_(2, 4)
+
+
+def _lengthen(one: torch.Tensor) -> None:
+    one.resize_(900, 4).fill_(1)
+
+
+def _cut(one: torch.Tensor) -> None:
+    one.data = one.data[:3]
+
+
+def _set(one: torch.Tensor) -> None:
+    one.set_(torch.ones(7))  # type: ignore[call-overload]
+
+
+def _turn(one: torch.Tensor) -> None:
+    one.data = one.t()
+
+
+def _empty(one: torch.Tensor) -> None:
+    one.untyped_storage().resize_(0)
+    one.resize_(0)
+
+
+@pytest.mark.parametrize("change", [_resize, _lengthen, _cut, _set, _turn, _empty])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_buffer_gets_its_form_back(change: Callable[[torch.Tensor], None], steps: int) -> None:
+    """And what lies behind it is put where it was."""
+    model = nn.Module()
+    held = torch.arange(24.0).view(6, 4)
+    model.register_buffer("window", held.clone())
+    model.register_buffer("mean", torch.arange(5.0))
+    window, part = model.window, model.window[1:3]
+    kept = Buffers(tracked(model=model))
+    for _ in range(steps):
+        copy = kept.copy()
+        change(window)
+        model.mean += 1
+        copy.put_back()
+        assert model.window is window
+        assert window.stride() == (4, 1)
+        assert torch.equal(window, held)
+        assert torch.equal(part, held[1:3])
+        assert torch.equal(model.mean, torch.arange(5.0))
+
+
+def test_a_variable_of_another_shape_is_not_filled() -> None:
+    """What it held would be spread over it."""
+    copies = Copies()
+    row = torch.ones(1, 4)
+    copies.add(row)
+    row.resize_(3, 4)
+    with pytest.raises(StateMismatch):
+        copies.put_back()
 
 
 def test_a_sparse_buffer_is_put_back() -> None:

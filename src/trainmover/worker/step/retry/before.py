@@ -39,6 +39,7 @@ from trainmover.worker.step.retry.arguments import (
     nbytes,
 )
 from trainmover.worker.step.retry.copies import MEMORY, Copies
+from trainmover.worker.step.retry.forms import Forms, put_back_forms
 from trainmover.worker.step.retry.leaves import Leaves
 from trainmover.worker.step.retry.states import States, StatesCopy
 
@@ -58,20 +59,23 @@ class Buffers:
         self._live: list[Tensor | None] = []
         self._tensors, self._sparse = list[Tensor](), list[Tensor]()
         self._memory = Memory()
+        self._forms = Forms()
 
     def copy(self) -> "BuffersCopy":
         """Of what they hold now."""
         self._find()
         if not self._live:
-            return BuffersCopy(self._owners, [], [], [], b"", [])
+            return BuffersCopy(self._owners, [], [], [], [], b"", [])
         tensors, sparse = self._tensors, [(one, one.detach().clone()) for one in self._sparse]
         held: bytes | list[Tensor]
         if self._memory.holds(tensors):
             held = self._memory.read()
         else:
             self._memory.note(tensors, range(len(tensors)))
+            self._forms.note(tensors)
             held = _joined(tensors)
-        return BuffersCopy(self._owners, self._slots, self._live, tensors, held, sparse)
+        forms = self._forms.noted
+        return BuffersCopy(self._owners, self._slots, self._live, tensors, forms, held, sparse)
 
     def _find(self) -> None:
         owners = list(map(buffers_of, self._tracked.modules))
@@ -91,6 +95,7 @@ class BuffersCopy:
 
     owners  of all modules, also of those that had none
     tensors of these all but the sparse ones
+    forms   where and in which form they lay: see `Forms`
     held    bytes of them, one after the other; or copies by dtype and device
     sparse  the others, each with a copy
     """
@@ -99,6 +104,7 @@ class BuffersCopy:
     slots: list[tuple[dict[str, Tensor | None], str]]
     live: list[Tensor | None]
     tensors: list[Tensor]
+    forms: list[Tensor | None]
     held: bytes | list[Tensor]
     sparse: list[tuple[Tensor, Tensor]]
 
@@ -106,6 +112,7 @@ class BuffersCopy:
         """The same tensors in their places, with the same content; what was not there goes."""
         tensors = self.tensors
         with torch.no_grad():
+            put_back_forms(tensors, self.forms)
             for tensor, copy in self.sparse:
                 tensor.copy_(copy)
             if isinstance(self.held, bytes):

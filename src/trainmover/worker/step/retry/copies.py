@@ -15,6 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from trainmover.errors import StateMismatch
 from trainmover.state import sets
 from trainmover.state.encode import as_local
 from trainmover.torch_internals.tensors import copy_all, wrapped_in
@@ -81,9 +82,13 @@ class Copies:
             self._containers.append((memory, copy.copy(memory)))
 
     def put_back(self) -> None:
-        """Can be done more than once."""
+        """Can be done more than once. Raises StateMismatch if one has another shape by now, in
+        which what it held would be spread or cut."""
         # As they are now: a script may have given a tensor other memory meanwhile.
         lives = [as_local(tensor) for tensor, _ in self._tensors]
+        for live, (_, held) in zip(lives, self._tensors, strict=True):
+            if live.shape != held.shape:
+                raise _reshaped(live, held)
         _copy(lives, [held for _, held in self._tensors])
         for container, entries in self._containers:
             _refill(container, entries)
@@ -129,6 +134,15 @@ class Copies:
             return spare.pop()
         pinned = live.device.type == "cuda"
         return torch.empty_like(live, device="cpu", pin_memory=pinned)
+
+
+def _reshaped(live: Tensor, held: Tensor) -> StateMismatch:
+    return StateMismatch(
+        f"it has given a tensor the shape {list(live.shape)}, which had {list(held.shape)}.",
+        means="What it held cannot be put back.",
+        do="Make another tensor instead of giving one another shape, or keep it as a buffer of a "
+        "tracked module.",
+    )
 
 
 def objects_in(memory: Memory) -> list[Any]:
