@@ -79,6 +79,7 @@ PARTS = {
     "large_buffers": {
         **_bulk(Cell(Do.KEEP, "worker/step/retry/before.py")),
         Moment.RECORD: Cell(Do.SEND, "state/kinds/large_buffers.py"),
+        Moment.COMPARE: Cell(Do.CHECK, "state/proof/samples.py"),  # Rounds hash the tensors.
     },
     "unsaved": _small(),
     "attributes": _small(),

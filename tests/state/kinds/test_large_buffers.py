@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.large_buffers import LargeBuffers, is_hash
+from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.aliases import aliases
 from trainmover.worker.step.retry.before import Before
@@ -144,3 +145,15 @@ def test_a_model_without_large_buffers_has_no_such_state() -> None:
     tracked.add("net", nn.BatchNorm1d(4))
     assert tracked.large_buffers == []
     assert "net.large_buffers" not in tracked.small_states()
+
+
+def test_a_round_names_the_buffer_alone() -> None:
+    """Not its hash, which nobody has written."""
+    one, other = Tracked(), Tracked()
+    nets = Net(), Net()
+    one.add("net", nets[0])
+    other.add("net", nets[1])
+    _write(nets[1])
+    mine, its = fingerprint(one), fingerprint(other)
+    assert mine.shared != its.shared
+    assert mine.rest == its.rest

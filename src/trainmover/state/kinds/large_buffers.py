@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from trainmover.asked import Answers, Held, held_in
 from trainmover.state import encode, tensor_bytes
-from trainmover.state.encode import as_local
 from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.registered import registered
 from trainmover.state.proof.digest import hashes_of
@@ -84,7 +83,7 @@ class LargeBuffers:
             for at, mark in enumerate(noted)
             if aliased[at] or at >= len(self._noted) or mark != self._noted[at]
         ]
-        read = hashes_of([as_local(self._tensors[at]).detach() for at in stale])
+        read = hashes_of([self._tensors[at].detach() for at in stale])
         for at, found in zip(stale, read, strict=True):
             self._hashes[at] = found
         self._noted = noted
@@ -107,7 +106,7 @@ class LargeBuffers:
                 name = f"{path}.{own}" if path else own
                 if buffer is None or own in unsaved or name in carried:
                     continue
-                if tensor_bytes.is_plain(as_local(buffer)) and not buffer.is_inference():
+                if _is_told(buffer):
                     yield name, buffer
 
     def _note(self) -> list[tuple[Any, ...]]:
@@ -124,6 +123,12 @@ class LargeBuffers:
             form = f"{name} {tensor_bytes.dtype_name(tensor.dtype)}{list(tensor.shape)}"
             whole.update(form.encode() + found)
         return encode.encode({"hash": whole.intdigest() >> 1})
+
+
+def _is_told(buffer: Tensor) -> bool:
+    """Whether it can be. One that is sharded is each rank's own as it is made; of one that was made
+    in inference mode nobody counts who writes to it."""
+    return type(buffer) is Tensor and tensor_bytes.is_plain(buffer) and not buffer.is_inference()
 
 
 def is_hash(path: str) -> bool:
