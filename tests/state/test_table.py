@@ -73,6 +73,7 @@ ELSEWHERE = {
     "settings": "kinds/test_settings.py",
     "stages": "kinds/test_stages.py",
     "unsharded": "kinds/test_unsharded.py",
+    "used": "kinds/test_used.py",
 }
 
 

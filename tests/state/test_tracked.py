@@ -181,7 +181,8 @@ def test_kinds() -> None:
     tracked = build(1, 1)
     assert tracked.bulk_names() == ["model", "optimizer", "average"]
     assert tracked.small_names() == ["scheduler"]
-    parts = [f"model.{part}" for part in ("modes", "gradients", "hooks", "unsaved", "buffers")]
+    kinds = ("modes", "used", "gradients", "hooks", "unsaved", "buffers")
+    parts = [f"model.{part}" for part in kinds]
     assert list(tracked.small_states()) == ["scheduler", *parts, "optimizer.settings"]
 
 

@@ -75,6 +75,7 @@ def _small(retry: Cell = _BEFORE, compare: Cell = _IN_ROUNDS) -> dict[Moment, Ce
 
 PARTS = {
     "modes": _small(),
+    "used": _small(),
     "buffers": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
     "large_buffers": {
         **_bulk(Cell(Do.KEEP, "worker/step/retry/before.py")),

@@ -28,6 +28,7 @@ from trainmover.state.kinds.large_buffers import KIND, LargeBuffers
 from trainmover.state.kinds.modes import Modes
 from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.unsharded import Unsharded
+from trainmover.state.kinds.used import Used
 from trainmover.state.kinds.zero import shard_of
 from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
@@ -251,7 +252,7 @@ class Tracked:
                 states[name] = data
         for path, ask, is_encoded, any_is in self._in_bytes[moment]:
             said: Any = ask() if any_is else None
-            states[path] = said if is_encoded else encode.encode(said) if said else _NOTHING
+            states[path] = (said if is_encoded else encode.encode(said)) if said else _NOTHING
         return states
 
     def load_small(self, states: Mapping[str, bytes], *, on_the_way: bool = False) -> None:
@@ -435,6 +436,8 @@ def _asked(value: HasState) -> tuple[Callable[[], Any], bool, object]:
     be any."""
     if isinstance(value, Modes | Buffers | LargeBuffers | Settings):
         return value.encoded, True, True
+    if isinstance(value, Used):
+        return value.encoded, True, value.any
     return value.state_dict, False, value.any if isinstance(value, Hooks) else True
 
 

@@ -169,6 +169,8 @@ IN_MEMORY: Names = {
     f"{_C10D}.ProcessGroupGloo._Options": ("_devices", "_threads", "_timeout"),
     f"{_C10D}.Logger": ("_get_ddp_logging_data", "set_runtime_stats_and_log"),
     f"{_C10D}.Reducer": (
+        "_autograd_hook",
+        "_get_local_used_map",
         "_push_all_rebuilt_params",
         "_rebuild_buckets",
         "_reset_state",

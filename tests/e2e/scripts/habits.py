@@ -187,6 +187,8 @@ HABITS = [
     equal("layouts/scripted", holds=(7, 25), rare=True),
     refused("layouts/static_too_late", holds=(34, 36), ready_s=3, rare=True),
     equal("layouts/unused", rare=True),
+    equal("layouts/two_tasks", moment=True, holds=(7, 25), rare=True),
+    equal("layouts/experts_accumulated", moment=True, holds=(10, 25), rare=True),
     equal("layouts/joined", rare=True),
     equal("layouts/sync_norm", rare=True),
     equal("layouts/powersgd"),

@@ -17,6 +17,7 @@ from trainmover.state.kinds.settings import Settings
 from trainmover.state.kinds.stages import Stages
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
+from trainmover.state.kinds.used import Used
 
 
 def parts_of(
@@ -48,6 +49,7 @@ def _of_module(
     name: str, obj: nn.Module, stored: Stored | None, consumers: Callable[[], set[int]]
 ) -> Iterator[Item]:
     yield _item(name, "modes", Modes(obj))
+    yield _item(name, "used", Used(obj))
     gradients = Gradients(obj, consumers)
     yield _item(name, "gradients", gradients, gradients.large)
     yield _item(name, "hooks", Hooks(obj))

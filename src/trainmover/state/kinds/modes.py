@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.asked import Answers, Stored
 from trainmover.state import encode
-from trainmover.torch_internals.distributed import ddp
+from trainmover.torch_internals.distributed import ddp, used
 from trainmover.torch_internals.tensors import TRAINED
 
 _TRAINING = attrgetter("training")
@@ -38,6 +38,7 @@ def watch_wrappers() -> None:
     def init(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
         global _made
         make(self, *args, **kwargs)
+        used.know(self)
         caller = sys._getframe(1)
         _places[self] = f"{os.path.basename(caller.f_code.co_filename)} line {caller.f_lineno}"
         _wrappers[:] = [reference for reference in _wrappers if reference() is not None]
@@ -68,6 +69,23 @@ def wrappers_of(parameters: list[nn.Parameter]) -> list[DistributedDataParallel]
     return [one for reference in _wrappers_of(parameters) if (one := reference()) is not None]
 
 
+class Wrappers:
+    """`wrappers_of` these parameters: looked for again once another is made."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._made = -1
+        self._found: list[_Wrapper] = []
+
+    def references(self) -> list[_Wrapper]:
+        if self._made != _made:
+            self._made, self._found = _made, _wrappers_of(self._parameters)
+        return self._found
+
+    def live(self) -> list[DistributedDataParallel]:
+        return [one for reference in self.references() if (one := reference()) is not None]
+
+
 class Modes:
     """Of one tracked module and of its wrappers, as an object with the two state methods."""
 
@@ -77,26 +95,20 @@ class Modes:
         self._training, self._trained = Stored("training"), Answers(TRAINED)
         self._flags: list[tuple[Any, ...]] = []
         self._encoded = b""
-        self._made = -1
-        self._found: list[_Wrapper] = []
-
-    def _wrapped_in(self) -> list[DistributedDataParallel]:
-        if self._made != _made:
-            self._made, self._found = _made, _wrappers_of(self._parameters)
-        return [one for reference in self._found if (one := reference()) is not None]
+        self._wrappers = Wrappers(self._parameters)
 
     def learning(self) -> list[str]:
         """File and line of wrappers of a static graph that they have yet to learn. Nobody can be
         given it, and which collectives a backward makes depends on it."""
-        found = self._wrapped_in()
+        found = self._wrappers.live()
         return [_places.get(one, "") for one in found if ddp.learns_its_graph(one)]
 
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
-        if self._made != _made:
-            self._wrapped_in()
         flags = []
-        for reference in self._found:  # No call but for what is there: this is asked at each step.
+        for reference in (
+            self._wrappers.references()
+        ):  # No call but for what is there: this is asked at each step.
             if (wrapper := reference()) is not None:
                 found = ddp.STANDING(wrapper)
                 flags.append(found if found[-1] else (*found, ddp.buckets_of(wrapper)))
@@ -113,8 +125,8 @@ class Modes:
         return {
             "training": bytes(map(_TRAINING, self.modules)),
             "trained": bytes([one.requires_grad for one in self._parameters]),
-            "sync": [ddp.flags_of(wrapper) for wrapper in self._wrapped_in()],
-            "buckets": [ddp.buckets_of(wrapper) for wrapper in self._wrapped_in()],
+            "sync": [ddp.flags_of(wrapper) for wrapper in self._wrappers.live()],
+            "buckets": [ddp.buckets_of(wrapper) for wrapper in self._wrappers.live()],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -124,8 +136,8 @@ class Modes:
         for parameter, trained in zip(self._parameters, state["trained"], strict=False):
             if parameter.requires_grad != bool(trained):
                 parameter.requires_grad_(bool(trained))
-        for wrapper, values in zip(self._wrapped_in(), state["sync"], strict=False):
+        for wrapper, values in zip(self._wrappers.live(), state["sync"], strict=False):
             ddp.set_flags(wrapper, values)
-        for wrapper, buckets in zip(self._wrapped_in(), state["buckets"], strict=False):
+        for wrapper, buckets in zip(self._wrappers.live(), state["buckets"], strict=False):
             ddp.set_buckets(wrapper, buckets)
         self._flags = []  # Other buckets show in none.
