@@ -378,6 +378,7 @@ HABITS = [
     equal("data/own_iterable", rare=True),
     equal("data/drifting_iterable", rare=True),
     equal("data/noise_by_loader_generator", moment=True, rare=True),
+    refused("data/noise_behind_by_loader", moment=True, rare=True),
     equal("data/held_out_by_one_generator", moment=True, rare=True),
     equal("data/pairs_by_one_generator", moment=True, rare=True),
     equal("data/partners_by_second_walk", moment=True, rare=True),

@@ -278,6 +278,15 @@ class Refusal:
             "change it behind optimizer.step() or between steps, or keep it with job.values(...)",
         )
 
+    def draws_as_its_loader(self, step: str) -> None:
+        """Raises StateMismatch: see `loader_draws`. step: as above"""
+        self._raise(
+            f"{step} draws random numbers on rank {self._rank} from a generator that its loader "
+            "draws from, too: what it had drawn is lost where a machine is lost behind its update",
+            "The next pass would be shuffled otherwise.",
+            "give the loader a generator of its own, or keep this one with job.track(...)",
+        )
+
     def may_have_raised(self, step: Step) -> NoReturn:
         """Raises StateMismatch: what runs behind the step that is passed over nobody knows."""
         at = _iterating(self._variables.frames(sys._getframe(1)))

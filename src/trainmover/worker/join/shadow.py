@@ -22,6 +22,7 @@ from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
+from trainmover.worker.join.loader_draws import LoaderDraws
 from trainmover.worker.join.lookout import Lookout
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.repeat import Repeat
@@ -31,6 +32,7 @@ from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.results.given import number_of
+from trainmover.worker.step.results.reported import code_of, place_of_step
 
 TRIAL_S = 30.0
 """For a trial: its standby takes longer to be bound meanwhile. Who takes the rank in earnest would
@@ -110,6 +112,7 @@ class Shadow:
         self.refusal = Refusal(member.rank, member.variables, member.loops)
         self.written = Written()
         self.repeat = Repeat(member, self.replayer, self.refusal)
+        self.loader_draws = LoaderDraws(member, self.refusal)
         self._bytes_before = private_bytes()
         self._begun_ns = time.monotonic_ns()
         member.recording.kept = FirstSteps(record.blob)
@@ -133,6 +136,7 @@ class Shadow:
         if 1 < self.steps == self.recorded and self.repeat.is_possible:
             self.repeat.make_once(function, args, kwargs, frame)
             member.reported.begin(function)
+        self.loader_draws.begin_step()
         member.in_step, member.passed, member.updated = True, False, False
         member.variables.counts.note(function, args, kwargs)
         left = member.variables.left
@@ -150,6 +154,8 @@ class Shadow:
             member.in_step = False
             self.replayer.end_step()
         self.repeat.end_step()
+        code = code_of(function)
+        self.loader_draws.end_step(f"{getattr(code, 'co_name', 'the step')}{place_of_step(code)}")
         made()
         left.end_step(frame)
         number = number_of(result)
