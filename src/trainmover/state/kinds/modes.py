@@ -106,9 +106,8 @@ class Modes:
     def encoded(self) -> bytes:
         """Its state in bytes; the same ones for as long as no flag is another."""
         flags = []
-        for reference in (
-            self._wrappers.references()
-        ):  # No call but for what is there: this is asked at each step.
+        # No call but for what is there: this is asked at each step.
+        for reference in self._wrappers.references():
             if (wrapper := reference()) is not None:
                 found = ddp.STANDING(wrapper)
                 flags.append(found if found[-1] else (*found, ddp.buckets_of(wrapper)))
