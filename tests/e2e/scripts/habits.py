@@ -256,6 +256,8 @@ HABITS = [
     refused("meters/averaged_with_time", rare=True),
     equal("meters/timed_pair", rare=True),
     refused("meters/counted_times", rare=True),
+    refused("meters/spikes_counted", moment=True, rare=True),
+    refused("meters/second_stage", moment=True, rare=True),
     refused("variables/replaced", rare=True),
     equal("meters/logged", rare=True),
     equal("meters/log_folder", rare=True),

@@ -29,6 +29,7 @@ from torch import nn
 from trainmover.state.encode import decode
 from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.filling import filled
+from trainmover.state.script.fold.there import is_of_there
 from trainmover.state.script.handles import store
 from trainmover.state.script.search.layout import Slot
 from trainmover.state.script.things.held import held_by
@@ -69,16 +70,22 @@ def to_put(
     themselves. Raises ProtocolError for contents that are none."""
     both = theirs.keys() & mine.keys() & among
     others = {key for key in both if not same(theirs[key], mine[key])}
-    known = {key for key in others if says_all(theirs[key]) and says_all(mine[key])}
+    known = {key for key in others if can_be_put(theirs[key]) and can_be_put(mine[key])}
     return {key: _value_of(theirs[key]) for key in known}
 
 
 def larger(theirs: Mapping[str, Entry], keys: Iterable[str]) -> dict[str, Any]:
     """The same of what is no small value here and was one there."""
-    return {key: _value_of(theirs[key]) for key in keys if says_all(theirs[key])}
+    return {key: _value_of(theirs[key]) for key in keys if can_be_put(theirs[key])}
+
+
+def can_be_put(entry: Entry) -> bool:
+    """Whether it has the value itself."""
+    return says_all(entry) and not is_of_there(entry)
 
 
 def says_all(entry: Entry) -> bool:
+    """Of what counts: the value, or whether there is a time."""
     return type(entry) in PLAIN or len(entry) > 2
 
 

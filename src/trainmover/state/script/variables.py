@@ -54,6 +54,7 @@ from trainmover.state.script.comparison import (
     words_in,
 )
 from trainmover.state.script.counts import Count, Counts
+from trainmover.state.script.fold.there import entry_of as entry_of_there
 from trainmover.state.script.left import Left, Now
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
@@ -62,11 +63,11 @@ from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import (
     Closed,
+    can_be_put,
     closed_in,
     keeps_elsewhere,
     larger,
     put,
-    says_all,
     store_in,
     stored,
     to_put,
@@ -238,6 +239,8 @@ class Variables:
 
     def _entry_of(self, slot: Slot, value: object) -> Entry:
         """Of one that is watched."""
+        if slot.there:
+            return entry_of_there(value)
         return entry_of(value, secret=slot.secret, views=self._views, things=self._things)
 
     def gave(self, batch: object) -> None:
@@ -373,6 +376,10 @@ class Variables:
         """Of a value that is not the very object it was, or may have changed in place. `last` and
         `silent` say what need not be read again."""
         kind = type(value)
+        if slot.there:
+            slot.missing, slot.last = value is ABSENT, value if kind in PLAIN else NEVER
+            slot.entry = NO_VALUE if slot.missing else entry_of_there(value)
+            return
         if slot.told_by is not None:
             if slot.told_by.tells(value, kind):
                 if kind in SHARED:
@@ -724,7 +731,7 @@ class Variables:
         if not self.counts.seen or self._keeps_elsewhere(frames):
             return set()
         counted = self._counted(frames, self.counts.seen)
-        return {key for key in counted & their.keys() if says_all(their[key])}
+        return {key for key in counted & their.keys() if can_be_put(their[key])}
 
     def can_be_put(self) -> set[str]:
         """Of these, those that a run which stands here would have as the rank has them, for all
@@ -752,8 +759,8 @@ class Variables:
         return {
             key
             for key in among
-            if says_all(mine[key])
-            and says_all(their[key])
+            if can_be_put(mine[key])
+            and can_be_put(their[key])
             and not self.in_steps(path_of(key))
             and self._source.by_real.isdisjoint(words_in(path_of(key)))
         }

@@ -21,6 +21,7 @@ class Scope:
     clocks   names in it that tell the time or the machine
     apart    those of them that hold nothing else, whatever they are
     fed      those of these that are objects to which the time, and nothing else, is given
+    there    names that are given times, and count by being there, or by how many they hold
     counts   first targets of `for` over enumerate(...): they count, whatever else they may equal
     given    targets of `for` over job.batches(...) and its kin: they follow the place that is kept
     lines    of the last store to each name
@@ -30,6 +31,7 @@ class Scope:
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
     fed: set[str] = field(default_factory=set)
+    there: set[str] = field(default_factory=set)
     counts: set[str] = field(default_factory=set)
     given: set[str] = field(default_factory=set)
     lines: dict[str, int] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Source:
     clocks      attributes and parts that tell the time or the machine: ".t0", "stats['time']"
     apart       those of them that hold nothing else, whatever they are
     fed         those of these that are objects to which the time, and nothing else, is given
+    there       attributes that are given times, and count by being there, or by how many they hold
     keeps       by class: attributes in which its objects keep what they are given
     guarded     those of attributes that are stored only where `job.is_shadow` is asked
     by_real     names and attributes that are stored there, and are read: no run in the sandbox
@@ -108,6 +111,7 @@ class Source:
     clocks: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
     fed: set[str] = field(default_factory=set)
+    there: set[str] = field(default_factory=set)
     keeps: dict[str, set[str]] = field(default_factory=dict)
     guarded: set[str] = field(default_factory=set)
     by_real: set[str] = field(default_factory=set)

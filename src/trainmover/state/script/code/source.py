@@ -168,6 +168,7 @@ def together(sources: Iterable[Source]) -> Source:
         whole.clocks |= one.clocks
         whole.apart |= one.apart
         whole.fed |= one.fed
+        whole.there |= one.there
         for name, kept in one.keeps.items():
             whole.keeps.setdefault(name, set()).update(kept)
         whole.guarded |= one.guarded

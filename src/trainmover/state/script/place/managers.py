@@ -83,7 +83,8 @@ class Around:
         """With what a function of the script's closes over: nothing else may hold that."""
         if not isinstance(value, FunctionType) or not self.is_own_file(value.__code__.co_filename):
             return value
-        clocks = scope_of(value.__code__).clocks
+        scope = scope_of(value.__code__)
+        clocks = scope.clocks - scope.there
         held = {name: one for name, one in closed_over(value).items() if name not in clocks}
         return [value, held]
 

@@ -150,7 +150,7 @@ class Counting:
     def tells_time(self, name: str, scope: Scope, value: object) -> bool:
         """Whether a name holds the time, or something of the machine. Of an object that was made
         with it, as a log in a folder of this run, that says little: it may hold anything."""
-        if name not in scope.clocks:
+        if name not in scope.clocks or name in scope.there:
             return False
         return name in scope.apart or not self._may_keep(value)
 
@@ -159,7 +159,17 @@ class Counting:
         _, dot, name = path.rpartition(".")
         if not dot or not self._tells_in(kind, name, stays=not changes_in_place(value)):
             return False
+        if f".{name}" in self._source.there:
+            return False
         return f".{name}" in self._source.apart or not self._may_keep(value)
+
+    def only_there(self, path: str, value: object, kind: type | None) -> bool:
+        """Whether of an attribute that tells the time it counts whether it is there, or how many it
+        holds. kind: of the object that has it"""
+        _, dot, name = path.rpartition(".")
+        if not dot or f".{name}" not in self._source.there:
+            return False
+        return self._tells_in(kind, name, stays=not changes_in_place(value))
 
     def is_fed(self, path: str, value: object, scope: Scope | None = None) -> bool:
         """Whether it is an object of the script's that is given the time, and nothing else: what it

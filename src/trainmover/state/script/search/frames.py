@@ -335,13 +335,14 @@ class Search:
                     self._root(number, name, value)
                 continue
             slot = self._inside.slot(name, held, name, value)
+            slot.there = name in scope.there
             slot.target |= name in live.targets
             slots.append(slot)
             if name not in names and name in targets:
                 slot.count = name not in scope.counts
                 continue
             slot.at_end = name not in names
-            if name in sums and not slot.target:
+            if name in sums and not (slot.target or slot.there):
                 self._layout.summed.add(slot.key)
             self._root(number, name, value)
         for name, value in list(values.items()):
@@ -497,7 +498,13 @@ class Search:
             if not self._is_local(values, name):
                 read = source is not None and name in source.read
                 self._inside.variable(
-                    name, values, name, value, stored=name in changed, by_others=read
+                    name,
+                    values,
+                    name,
+                    value,
+                    stored=name in changed,
+                    by_others=read,
+                    there=name in scope.there,
                 )
             self._inside.hold(values, name, value, name, 0)
 

@@ -361,7 +361,8 @@ class Inside:
             below = f"{path}.{name}"
             value = value_of(Slot("", owner, name, secret=False))
             stored = name in counting and not is_fed
-            self._attribute(below, owner, name, value, stored=stored)
+            there = self.counting.only_there(below, value, kind)
+            self._attribute(below, owner, name, value, stored=stored, there=there)
             self.go_into(value, below, depth + 1)
         self._layout.sizes.append((held, len(held)))
         counting = self.counting.stored(kind, held)
@@ -380,7 +381,8 @@ class Inside:
                 of_others |= name in (TABLES if stored else OF_MODULES)
             of_others |= name in OF_OPTIMIZERS and isinstance(owner, Optimizer)
             if not of_others:
-                self._attribute(below, held, name, value, stored=stored)
+                there = self.counting.only_there(below, value, kind)
+                self._attribute(below, held, name, value, stored=stored, there=there)
             self.hold(held, name, value, below, depth + 1, within or None)
         if not issubclass(kind, CONTAINERS):
             self._from_class(owner, path)
@@ -399,7 +401,7 @@ class Inside:
             below = f"{path}.{name}"
             if type(shared[name]) in PLAIN and not self.counting.is_clock(below, None, kind):
                 slot = self.slot(below, owner, name, None)
-                slot.inherited = True
+                slot.inherited, slot.there = True, self.counting.only_there(below, None, kind)
                 self._layout.inherited.append(slot)
                 self.outside(slot)
 
@@ -423,7 +425,9 @@ class Inside:
                 function = function_in(value)
                 path = f"{one.__name__}.{name}"
                 if function is None or name in self._by_others:
-                    self._attribute(path, held, name, value, stored=name in counting, of=one)
+                    stored = name in counting
+                    there = self.counting.only_there(path, value, one)
+                    self._attribute(path, held, name, value, stored=stored, of=one, there=there)
                 if function is not None:
                     self.go_into(function, path, depth + 1)
                 else:
@@ -495,13 +499,16 @@ class Inside:
             content = cell.cell_contents
         except ValueError:
             return
-        tells = name in scope.clocks
+        there = name in scope.there
+        tells = name in scope.clocks and not there
         if tells and not self.is_fed(name, content, scope):
             return
         self._seen.add(id(cell))
         self._held.append(cell)
         if not tells and self.counting.is_variable(content):
-            self.outside(self.slot(name, cell, name, content))
+            slot = self.slot(name, cell, name, content)
+            slot.there = there
+            self.outside(slot)
         if self.may_hold(content):
             self.go_into(content, name, depth)
 
@@ -662,7 +669,9 @@ class Inside:
         for name in sorted(stored):
             is_clock = self.counting.is_clock(f".{name}", held[name])
             if not is_clock and self.counting.is_variable(held[name]):
-                self.outside(self.slot(f"{path}.{name}", held, name, held[name]))
+                slot = self.slot(f"{path}.{name}", held, name, held[name])
+                slot.there = self.counting.only_there(f".{name}", held[name], None)
+                self.outside(slot)
             self.hold(held, name, held[name], f"{path}.{name}", depth + 1)
         if issubclass(type(owner), ModuleType):
             return
@@ -729,14 +738,25 @@ class Inside:
             self._layout.outside.append(slot)
 
     def _attribute(
-        self, path: str, owner: Any, name: str, value: object, *, stored: bool, of: Any = None
+        self,
+        path: str,
+        owner: Any,
+        name: str,
+        value: object,
+        *,
+        stored: bool,
+        of: Any = None,
+        there: bool = False,
     ) -> None:
-        """stored: after the set-up, and read later. of: the class whose dict the owner is"""
+        """stored: after the set-up, and read later. of: the class whose dict the owner is. there:
+        as in `Slot`"""
         is_brief = name in self._source.attributes and not stored
         if not is_brief or self.counting.is_moving(value):
             handed = is_handed(self._source, name)
-            self.variable(path, owner, name, value, stored=stored, by_others=handed, of=of)
-        else:
+            self.variable(
+                path, owner, name, value, stored=stored, by_others=handed, of=of, there=there
+            )
+        elif not there:
             self._note_brief(path, owner, name, value, of)
 
     def _note_brief(self, path: str, owner: Any, name: str, value: object, of: Any = None) -> None:
@@ -759,18 +779,19 @@ class Inside:
         stored: bool,
         by_others: bool,
         of: Any = None,
+        there: bool = False,
     ) -> None:
         """What may be another later: by a store, or in place. That counts if others may do it, for
         all that the source says, or have done it; else, and where a copy for each step would take
         long, it is watched.
 
-        stored, of  as in `_attribute`
+        stored, of, there  as in `_attribute`
         """
         stored, in_place = stored or self.counting.is_moving(value), changes_in_place(value)
         if not (stored or in_place or type(value) in PLAIN):
             return
         slot = self.slot(path, owner, name, value)
-        slot.of = of
+        slot.of, slot.there = of, there
         if not stored and in_place and by_others and not is_large(value):
             self._in_place.add(slot.key)
         if stored or slot.key in self._in_place:

@@ -47,6 +47,7 @@ class Slot:
     at_end  counts only if the loop ends here
     target  a loop stores to it, or to a part of it: it shows how far an iterator is
     count   is such a target, and counts if it is no part of the batch
+    there   only whether it is there counts, or how many it holds: see `fold.there`
     inherited  by an object from its class: see there, as long as it has none itself
     last    value that `entry` is of, if that is never changed in place
     silent  types of which it has no entry, now that it was one of them
@@ -64,6 +65,7 @@ class Slot:
     of: type | None = None
     is_asked: bool = False
     inherited: bool = False
+    there: bool = False
     missing: bool = True
     last: Any = NEVER
     entry: Entry = NO_VALUE

@@ -51,6 +51,7 @@ from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.code.syntax import walk
 from trainmover.state.script.fold import iterators, names
 from trainmover.state.script.fold.kinds import PLAIN
+from trainmover.state.script.fold.there import entry_of as entry_of_there
 from trainmover.state.script.place.liveness import live_at
 from trainmover.state.script.place.operands import read_before
 from trainmover.state.script.place.stacked import address_at, levels
@@ -248,8 +249,10 @@ def _resumed(frame: FrameType | None, code: CodeType, inside: Inside, *, runs: b
     if frame is None or runs:
         return [*head, frame is None]
     values = locals_of(frame)
-    names = _that_count(code, frame.f_lasti, values)
-    return [*head, frame.f_lasti, inside({name: values[name] for name in sorted(names)})]
+    names, scope = _that_count(code, frame.f_lasti, values), scope_of(code)
+    held = {name: values[name] for name in sorted(names - scope.there)}
+    times = [[name, *entry_of_there(values[name])[:2]] for name in sorted(names & scope.there)]
+    return [*head, frame.f_lasti, inside(held), *times]
 
 
 def _coroutine(value: "CoroutineType[Any, Any, Any]", inside: Inside) -> Any:
@@ -269,7 +272,9 @@ def _that_count(code: CodeType, lasti: int, values: Collection[str]) -> set[str]
     names = live.names | live.at_end | (live.targets - scope.given)
     read = (walk(one) for one in read_before(code.co_filename, live.call))
     names |= {node.id for nodes in read for node in nodes if isinstance(node, ast.Name)}
-    return {name for name in names | {*code.co_cellvars} if name in values} - scope.clocks
+    return {name for name in names | {*code.co_cellvars} if name in values} - (
+        scope.clocks - scope.there
+    )
 
 
 def _bound(value: Any, inside: Inside) -> Any:

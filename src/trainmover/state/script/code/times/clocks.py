@@ -27,9 +27,10 @@ from trainmover.state.script.code.syntax import (
 from trainmover.state.script.code.times.belonging import Belonging, Within
 from trainmover.state.script.code.times.changed_with import Change, changes
 from trainmover.state.script.code.times.conversions import converted, converts, is_text, measures
-from trainmover.state.script.code.times.counted import counted, size_of
+from trainmover.state.script.code.times.counted import counted
 from trainmover.state.script.code.times.fed import FEEDS, kept_in
 from trainmover.state.script.code.times.guarded import asks_for_shadow
+from trainmover.state.script.code.times.whether import asks_whether, is_answer, paths_in
 
 _CLOCK_MODULES = frozenset(
     {"time", "datetime", "timeit", "uuid", "socket", "platform", "getpass", "tempfile", "psutil"}
@@ -71,13 +72,15 @@ _READS = frozenset(
 )
 """What lies in a file or folder follows from nothing in its name."""
 _LISTS = frozenset({"glob", "rglob", "iglob", "iterdir", "scandir", "walk"})
+_CONTAINERS = ast.List | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+_MAKE_CONTAINERS = frozenset({"list", "set", "dict", "deque", "defaultdict", "OrderedDict"})
 _Path = tuple[int, str]
 """A name with the id of its scope, an attribute with 0."""
 
 
 class Clocks:
     """Of one file: into the scopes of `source`, and its `clocks`, `apart`, `fed`, `keeps`,
-    `guarded`, `by_real`, `told`, `untold`, `holders` and `telling`.
+    `guarded`, `by_real`, `there`, `told`, `untold`, `holders` and `telling`.
 
     is_told: whether a function of another file, by its full name, returns the time
     """
@@ -117,6 +120,8 @@ class Clocks:
         self._parts: dict[str, set[object]] = {}  # Those of which a part of the result is one.
         self._untelling = {"get", "pop", "popleft", "popitem", "setdefault"}  # Containers' own.
         self._mixed: set[_Path] = set()  # Names and attributes that only sometimes do.
+        self._otherwise: set[_Path] = set()  # Those of them that are given something else.
+        self._there: set[_Path] = set()  # What counts by being there, or by how much there is.
         self._fed_otherwise: set[str] = set()
         self._rows_tell = True  # Also those that have constants beside the time.
         self._guarded_paths: set[_Path] = set()
@@ -131,9 +136,11 @@ class Clocks:
         self._mixed |= self._beside()
         while True:
             self._derive()
-            mixed, untelling = self._stored_otherwise() | self._counted(), self._return_otherwise()
-            if mixed <= self._mixed and not untelling:
+            there, self._otherwise = {*self._there}, self._stored_otherwise()
+            mixed, untelling = self._otherwise | self._counted(), self._return_otherwise()
+            if mixed <= self._mixed and not untelling and there == self._there:
                 self._set_apart()
+                self._set_there()
                 self._source.telling = self._telling - self._parts.keys()
                 return
             self._mixed |= mixed
@@ -174,6 +181,17 @@ class Clocks:
             for owner in (known[0], *self._from.get(known, ())):
                 of.get(owner, self._source).fed.add(known[1])
         self._source.keeps = kept_in(self._file.tree, self._file.functions, self._tells_in)
+
+    def _set_there(self) -> None:
+        """Where a name is read in other scopes too, it is known in these. What is given something
+        else beside times is compared as it is."""
+        for owner, path in self._there - self._otherwise:
+            if path.startswith("."):
+                self._source.there.add(path)
+                continue
+            for scope in self._source.scopes.values():
+                if id(self._belonging.scope_of(path, scope)) == owner:
+                    scope.there.add(path)
 
     def _tells_in(self, function: Function, node: ast.AST) -> bool:
         return self._is_clock(node, self._source.scopes[scope_key(function)])
@@ -259,19 +277,70 @@ class Clocks:
         return self._class_of.get(id(scope), "") if is_own else ""
 
     def _counted(self) -> set[_Path]:
-        """Lists of times of which the length counts."""
-        found = set[_Path]()
+        """Lists of times of which the length counts. What counts by being there is noted."""
+        found, whether = set[_Path](), set[_Path]()
         named = Counter(node.name for node, _ in self._file.functions)
         known = {node.name: node for node, _ in self._file.functions if named[node.name] == 1}
         bodies = [self._file.tree.body, *(node.body for node, _ in self._file.functions)]
         for (key, _, nodes), body in zip(self._file.bodies, bodies, strict=True):
             scope = self._source.scopes[key]
-            sizes = {size_of(node) for node in nodes if isinstance(node, ast.Call)}
-            if any(path and self._is_known(path, scope) for path in sizes):
+            if any(self._is_time(path, scope) for one in nodes for path in _read_as(one)):
                 asked = counted(body, partial(self._tells, scope=scope), known)
-                paths = [path for path in asked if self._is_known(path, scope)]
-                found |= {self._at(path, scope) for path in paths}
-        return found
+                found |= self._of_times(asked.sizes, scope)
+                whether |= self._of_times(asked.whether, scope)
+        whether = {one for one in whether if not self._is_answer(one)}
+        found, whether = self._come_from(found), self._come_from(whether)
+        whether -= self._guarded_paths
+        found |= {one for one in whether if self._is_container(one)}
+        self._there |= found | whether
+        return {one for one in found if not one[1].endswith("()")}
+
+    def _of_times(self, paths: Collection[str], scope: Scope) -> set[_Path]:
+        return {self._at(path, scope) for path in paths if self._is_time(path, scope)}
+
+    def _is_time(self, path: str, scope: Scope) -> bool:
+        """Whether it is known to tell the time: a name, an attribute, what a function returns."""
+        if path.endswith("()"):
+            return path[:-2] in self._telling
+        return self._is_known(path, scope)
+
+    def _come_from(self, found: set[_Path]) -> set[_Path]:
+        """These, and what they are given, by a store, a return, or a call: a name for the same."""
+        found = {*found}
+        while True:
+            new = {*self._given_for(found)} - found
+            if not new:
+                return found
+            found |= new
+
+    def _given_for(self, found: set[_Path]) -> Iterator[_Path]:
+        for key, _, nodes in self._file.bodies:
+            scope = self._source.scopes[key]
+            for node in nodes:
+                values = [
+                    value
+                    for target, value in _all_stores_of(node)
+                    if self._known(target, scope) in found and not isinstance(node, ast.AugAssign)
+                ]
+                if isinstance(node, ast.Return) and node.value is not None:
+                    values += [node.value] if (0, f"{key[0]}()") in found else []
+                for function in self._named.get(called_name(node), ()):
+                    within = id(self._source.scopes[scope_key(function)])
+                    given = _arguments(node, function)  # type: ignore[arg-type]
+                    values += [value for name, value in given if (within, name) in found]
+                for value in values:
+                    yield from self._of_times({*paths_in(value)}, scope)
+
+    def _is_container(self, known: _Path) -> bool:
+        """Whether it holds times, and is none itself."""
+        stored = self._stored.get(known[1].lstrip("."), [])
+        return any(
+            isinstance(one, _CONTAINERS) or called_name(one) in _MAKE_CONTAINERS for one in stored
+        )
+
+    def _is_answer(self, known: _Path) -> bool:
+        """Whether it is true or false, by what time it is."""
+        return any(map(is_answer, self._stored.get(known[1].lstrip("."), [])))
 
     def _is_known(self, path: str, scope: Scope) -> bool:
         if path.startswith("."):
@@ -282,7 +351,7 @@ class Clocks:
         return self._at(grammar.path(target), scope)
 
     def _at(self, path: str, scope: Scope) -> _Path:
-        if path.startswith("."):
+        if path.startswith(".") or path.endswith("()"):
             return 0, path
         return id(self._belonging.scope_of(_base(path), scope)), path
 
@@ -468,6 +537,8 @@ class Clocks:
             node = waiting.pop()
             if _is(node, but) or (isinstance(node, _MIXED) and self._parts_of(node, scope, but)):
                 continue
+            if self._only_asks(node, scope):
+                continue
             if self._is_clock(node, scope):
                 return True
             if isinstance(node, _WITH_NAMES):
@@ -476,6 +547,12 @@ class Clocks:
                 continue
             waiting += self._made_of(node, scope, but)
         return False
+
+    def _only_asks(self, node: ast.AST, scope: Scope) -> bool:
+        """Whether it asks of something whether it is there, where that counts: no time is in the
+        answer."""
+        path = asks_whether(node)
+        return bool(path) and self._at(path, scope) in self._there
 
     def _tells_within(self, node: _WITH_NAMES, scope: Scope, but: str) -> bool:
         """What is made in a loop tells the time if each part does, not if it is made as often."""
@@ -501,7 +578,9 @@ class Clocks:
             case ast.IfExp(body=body, orelse=orelse):
                 return self._if_all([body, orelse], scope, but)
             case ast.BoolOp(values=values):
-                return self._if_all(values, scope, but)
+                return self._if_all(
+                    [one for one in values if not self._only_asks(one, scope)], scope, but
+                )
             case ast.BinOp(op=ast.Mult(), left=left, right=right):
                 rows = [one for one in (left, right) if grammar.is_row(one)]
                 return [*(rows or (left, right))]  # How many there are says nothing of them.
@@ -765,6 +844,15 @@ def _arguments(call: ast.Call, function: Function) -> Iterator[tuple[str, ast.ex
 
 def _makes_object(value: ast.expr) -> TypeGuard[ast.Call]:
     return isinstance(value, ast.Call) and grammar.makes_object(value) and not converts(value)
+
+
+def _read_as(node: ast.AST) -> Iterator[str]:
+    """The path of what is read there; of a function that is called, its name and "()"."""
+    match node:
+        case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
+            yield grammar.path(node)
+        case ast.Call():
+            yield f"{called_name(node)}()"
 
 
 def _base(path: str) -> str:

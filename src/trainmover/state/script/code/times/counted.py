@@ -1,42 +1,66 @@
-"""Where a script asks how much lies in a container, and does more with the answer than a mean or a
-line of text: a list of times then counts the steps.
+"""Where a script asks how much lies in a container, or whether there is a time, and does more with
+the answer than a mean or a line of text: a list of times then counts the steps, and a time that is
+None until something happened says that it did.
 
     sum(times) / len(times)                        a mean: nothing is counted
     if len(times) > 100: times.pop(0)              nothing else is decided
     if len(times) % 50 == 0: print(times[-1])      something is shown
     rate = 0.1 if len(times) > 10 else 1.0         it counts
+    if since is not None: print(time.time() - since)    nothing else is decided
+    if since is None: since = time.time()          a time begins
+    rate = 1.0 if since is None else 0.1           that there is one counts
 """
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from trainmover.state.script.code import grammar
-from trainmover.state.script.code.syntax import Function, called_name, children
+from trainmover.state.script.code.syntax import Function, called_name, children, last_name, walk
+from trainmover.state.script.code.times.whether import (
+    as_truth,
+    asks_whether,
+    begins_with,
+    gone_through,
+    is_answer,
+)
 
 _SHOWS = frozenset(
     {"print", "debug", "info", "warning", "log", "write", "add_scalar", "add_scalars", "log_metric"}
     | {"set_postfix", "set_description", "set_postfix_str", "set_description_str", "echo", "flush"}
+    | {"writerow", "writerows", "add_text", "add_histogram"}
 )
+_ERRORS = frozenset({"RuntimeError", "ValueError", "TypeError", "AssertionError"})
 _DIVISIONS = (ast.Div, ast.FloorDiv)
 _DEPTH_MAX = 4
 Tells = Callable[[ast.expr], bool]
 """Whether a value is the time, or made out of it."""
 
 
-def counted(body: Sequence[ast.stmt], tells: Tells, functions: dict[str, Function]) -> set[str]:
-    """Paths of containers, as `grammar.path` has them, whose size counts in a function or file.
+class Asked(NamedTuple):
+    """Paths, as `whether.path_of` has them, of what counts in a function or file.
 
-    tells: in this scope
+    sizes    containers whose size does
+    whether  what counts by being there, or by being true
+    """
+
+    sizes: set[str]
+    whether: set[str]
+
+
+def counted(body: Sequence[ast.stmt], tells: Tells, functions: dict[str, Function]) -> Asked:
+    """tells: in this scope
     functions: of the file, by name: what is called where a size decides
     """
-    return _Reader(body, tells, functions).found
+    reader = _Reader(body, tells, functions)
+    return Asked(reader.sizes, reader.whether)
 
 
 class _Reader:
     def __init__(
         self, body: Sequence[ast.stmt], tells: Tells, functions: dict[str, Function]
     ) -> None:
-        self.found = set[str]()
+        self.sizes, self.whether = set[str](), set[str]()
         self._body = body
         self._tells = tells
         self._functions = functions
@@ -46,23 +70,32 @@ class _Reader:
 
     def _look(self, statement: ast.stmt) -> None:
         match statement:
-            case ast.If(test=decides) | ast.While(test=decides) | ast.For(iter=decides):
-                if (asked := {*self._asked(decides)}) and not self._is_idle(_blocks_of(statement)):
-                    self.found |= asked
+            case ast.If(test=decides) | ast.While(test=decides) | ast.Match(subject=decides):
+                if not self._is_idle(_blocks_of(statement)):
+                    self._ask(decides)
+                    self.whether |= {*as_truth(decides)}
+            case ast.For(iter=decides):
+                if not self._is_idle(_blocks_of(statement)):
+                    self._ask(decides)
+                    self.sizes |= {*gone_through(decides)}
             case ast.Assign(targets=[ast.Name()], value=ast.Call() as value) if size_of(value):
                 pass  # Another name for it.
             case ast.Expr(value=ast.Call() as call) if called_name(call) in _SHOWS:
                 pass
+            case ast.Assert():
+                pass  # All ends if it is not so.
             case _:
-                self.found |= {*self._asked(statement)}
+                self._ask(statement)
 
-    def _asked(self, node: ast.AST) -> Iterator[str]:
-        """Containers of which it is asked how much lies in them, for more than a mean or a text."""
+    def _ask(self, node: ast.AST) -> None:
+        """What is asked of containers and times in it, for more than a mean or a text."""
         if path := self._size(node):
-            yield path
+            self.sizes.add(path)
             return
+        if path := asks_whether(node):
+            self.whether.add(path)
         for child in children(node):
-            if isinstance(child, ast.stmt | Function | ast.JoinedStr | ast.Lambda):
+            if isinstance(child, ast.stmt | Function | ast.JoinedStr):
                 continue
             match node:
                 case ast.BinOp(op=op, left=over, right=under) if isinstance(op, _DIVISIONS):
@@ -72,18 +105,34 @@ class _Reader:
                     both = self._is_told(one) and self._is_told(other)
                     if both and (self._tells(one) or self._tells(other)):
                         continue
+                    self.whether |= {*as_truth(test)}
                 case ast.Subscript(value=held, slice=place) if child is place:
                     if self._tells(held):
                         continue
                 case ast.Slice():
                     continue  # Part of one of the above, or of what is no list of times.
-            yield from self._asked(child)
+            self._ask(child)
+        self._chosen(node)
 
-    def _size(self, node: ast.AST) -> str:
-        """The path of what a call or a name says the size of."""
-        if isinstance(node, ast.Name):
-            return self._sizes.get(node.id, "") if isinstance(node.ctx, ast.Load) else ""
-        return size_of(node) if isinstance(node, ast.Call) else ""
+    def _chosen(self, node: ast.AST) -> None:
+        """What chooses in an expression: `since and 0.5 or 1.0`, not `since or time.time()`; and of
+        what a comprehension goes through how much there is, if it makes no times of it."""
+        match node:
+            case ast.BoolOp(values=values):
+                if not all(self._tells(one) or begins_with(one) for one in values):
+                    self.whether |= {*as_truth(node)}
+            case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part):
+                for one in node.generators:
+                    if not self._tells_in(part, one):
+                        self.sizes |= {*gone_through(one.iter)}
+                    for test in one.ifs:
+                        self.whether |= {*as_truth(test)}
+
+    def _tells_in(self, part: ast.expr, made: ast.comprehension) -> bool:
+        """Whether what is made of each is a time, or which one it is."""
+        names = grammar.names(made.target)
+        reads = any(isinstance(one, ast.Name) and one.id in names for one in walk(part))
+        return reads and not is_answer(part)
 
     def _is_told(self, value: ast.expr) -> bool:
         return isinstance(value, ast.Constant | ast.JoinedStr) or self._tells(value)
@@ -92,10 +141,18 @@ class _Reader:
         """Whether these only show something, or work with the time."""
         return all(self._does_nothing(one, depth) for one in statements)
 
+    def _size(self, node: ast.AST) -> str:
+        """The path of what a call or a name says the size of."""
+        if isinstance(node, ast.Name):
+            return self._sizes.get(node.id, "") if isinstance(node.ctx, ast.Load) else ""
+        return size_of(node) if isinstance(node, ast.Call) else ""
+
     def _does_nothing(self, statement: ast.stmt, depth: int) -> bool:
         match statement:
-            case ast.Pass() | ast.Global() | ast.Nonlocal():
+            case ast.Pass() | ast.Global() | ast.Nonlocal() | ast.Assert():
                 return True
+            case ast.Raise(exc=error) if error is not None:
+                return (called_name(error) or last_name(error)) in _ERRORS
             case ast.If() | ast.For() | ast.While() | ast.With():
                 return self._is_idle(_blocks_of(statement), depth)
             case ast.Expr(value=ast.Constant()):
@@ -107,7 +164,8 @@ class _Reader:
             case ast.Assign(targets=targets, value=value):
                 stored = all(map(self._tells_root, targets))
                 local = all(isinstance(one, ast.Name) for one in targets)
-                return stored or (local and self._is_told(value))
+                is_time = isinstance(value, ast.JoinedStr) or self._tells(value)
+                return stored or (local and is_time)
             case ast.AugAssign(target=target):
                 return self._tells_root(target)
             case ast.Return(value=value):
@@ -153,7 +211,7 @@ def size_of(call: ast.Call) -> str:
     """The path of what a call says the size of; "" of any other call."""
     match call:
         case ast.Call(func=ast.Name(id="len"), args=[held]):
-            return grammar.path(held)
+            return next(gone_through(held), "")
         case ast.Call(func=ast.Attribute(value=held, attr="__len__" | "count")):
             return grammar.path(held)
     return ""
