@@ -26,6 +26,7 @@ from trainmover.state.script.code.read_by_name import merge, read_by
 from trainmover.state.script.code.read_inside import read_inside
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
 from trainmover.state.script.code.syntax import called_name, last_name, walk
+from trainmover.state.script.code.times.acting import acting
 from trainmover.state.script.code.times.clocks import Clocks, asks_clock
 from trainmover.state.script.code.times.guarded import read_as_values
 from trainmover.torch_internals.distributed.backends import PREFIX
@@ -84,7 +85,8 @@ def read(tree: ast.Module, folder: str = "") -> Source:
             reader.source.written[node.name] = node.lineno
     reader.stores()
     reader.reads()
-    Clocks(reader.file, reader.source, partial(_returns_time, folder)).find()
+    told, acts = partial(_returns_time, folder), partial(_acts_on_others, folder)
+    Clocks(reader.file, reader.source, told, acts).find()
     reader.source.given, reader.source.functions = given(tree), functions_in(tree)
     reader.source.handed = handed(tree)
     reader.source.read_by = read_by(
@@ -99,6 +101,19 @@ def _returns_time(folder: str, function: str) -> bool:
     module, _, name = function.rpartition(".")
     path = _file_of(module, folder) if folder and module else None
     return path is not None and name in _telling_in(path)
+
+
+def _acts_on_others(folder: str, kind: str) -> bool:
+    """Whether a class of another file of the script does, by its full name."""
+    module, _, name = kind.rpartition(".")
+    path = _file_of(module, folder) if folder and module else None
+    return path is not None and name in _acting_in(path)
+
+
+@lru_cache(maxsize=512)
+def _acting_in(path: str) -> Set[str]:
+    tree = tree_of(path)
+    return acting(tree) if tree is not None else frozenset()
 
 
 @lru_cache(maxsize=4096)

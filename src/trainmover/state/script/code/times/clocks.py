@@ -24,6 +24,7 @@ from trainmover.state.script.code.syntax import (
     last_name,
     walk,
 )
+from trainmover.state.script.code.times.acting import acting
 from trainmover.state.script.code.times.belonging import Belonging, Within
 from trainmover.state.script.code.times.changed_with import Change, changes
 from trainmover.state.script.code.times.conversions import converted, converts, is_text, measures
@@ -83,12 +84,21 @@ class Clocks:
     `guarded`, `by_real`, `there`, `told`, `untold`, `holders` and `telling`.
 
     is_told: whether a function of another file, by its full name, returns the time
+    is_acting: whether a class of another file changes other objects than its own: see `acting`
     """
 
-    def __init__(self, file: File, source: Source, is_told: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        file: File,
+        source: Source,
+        is_told: Callable[[str], bool],
+        is_acting: Callable[[str], bool],
+    ) -> None:
         self._file = file
         self._source = source
         self._is_told = is_told
+        self._is_acting = is_acting
+        self._acting = acting(file.tree)
         self._named: dict[str, list[Function]] = {}
         for node, _ in file.functions:
             self._named.setdefault(node.name, []).append(node)
@@ -456,7 +466,7 @@ class Clocks:
 
     def _guarded(self, target: ast.Name | ast.Attribute, scope: Scope) -> None:
         name = target.id if isinstance(target, ast.Name) else target.attr
-        if name not in self._source.values:
+        if name not in self._source.values and not self._acts(name):
             if isinstance(target, ast.Attribute):
                 self._source.guarded.add(name)
             known = self._known(target, scope)
@@ -466,6 +476,14 @@ class Clocks:
             self._mark(target, scope)
         else:
             self._source.by_real.add(name)
+
+    def _acts(self, name: str) -> bool:
+        """Whether what is stored by that name is made of a class that changes other objects."""
+        made_by = [one.func for one in self._stored.get(name, []) if isinstance(one, ast.Call)]
+        return any(
+            last_name(one) in self._acting or self._is_acting(self._file.dotted(one))
+            for one in made_by
+        )
 
     def _mark(self, target: ast.expr, scope: Scope, *, place: bool = False) -> None:
         if isinstance(target, ast.Tuple | ast.List):
