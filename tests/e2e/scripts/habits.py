@@ -258,6 +258,7 @@ HABITS = [
     equal("meters/timed_pair", rare=True),
     refused("meters/counted_times", rare=True),
     refused("meters/spikes_counted", moment=True, rare=True),
+    refused("meters/last_record", moment=True, rare=True),
     refused("meters/second_stage", moment=True, rare=True),
     refused("variables/replaced", rare=True),
     equal("meters/logged", rare=True),

@@ -5,6 +5,7 @@ with their hooks, and objects of libraries. Each once, and so many.
 
 import dataclasses
 import functools
+import logging
 import os
 import re
 import sys
@@ -91,6 +92,8 @@ DEPTH_MAX, _DEEP = 12, 6
 _OURS = __name__.partition(".")[0]
 _NO_PLACE = re.compile(r"\{|\[\d{9}|keys\(\)")
 """In a path: an entry of a set, or by an address, or a key."""
+_SAID = frozenset({"msg", "args", "levelno", "message"})
+"""Of a record of the log, what was said: not when, and by which process."""
 _NAMESPACES = (Namespace, SimpleNamespace)
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _PARTS = ("torch.utils.data", "torchdata", "torchvision.transforms")
@@ -635,6 +638,9 @@ class Inside:
         it, those that the script asks for. Where loaders stand is known."""
         if module_of(kind).startswith(_PARTS):
             return frozenset()
+        if logging.LogRecord in kind.__mro__:
+            is_asked = "getMessage" in self._source.loaded or not _SAID.isdisjoint(self._asked)
+            return _SAID if is_asked else frozenset()
         if only_shows(kind):
             return stored_in(kind) & self._asked
         return stored_in(kind) if is_closed(kind) else frozenset()
