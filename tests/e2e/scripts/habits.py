@@ -231,6 +231,7 @@ HABITS = [
     equal("variables/bound_by_default", moment=True, rare=True),
     equal("variables/trainer", seldom=True),
     refused("variables/turned", rare=True),
+    refused("variables/rule_compiled", moment=True, rare=True),
     refused("variables/watcher_of_real_runs", moment=True, rare=True),
     refused("variables/chosen_loss", rare=True),
     refused("variables/refreshed_seldom", rare=True),

@@ -150,3 +150,10 @@ def test_one_that_holds_or_has_become_another_is_not() -> None:
     assert standing is not None
     meter.__class__ = type("Other", (Meter,), {})
     assert not standing.tells(meter, type(meter))
+
+
+def test_code_is_told_by_its_constants_too() -> None:
+    one, other = (compile(f"x / (0.5 + {level})", "rule", "eval") for level in (1.5, 2.5))
+    again = compile("x / (0.5 + 1.5)", "rule", "eval")
+    assert not same(entry_of(one), entry_of(other))
+    assert same(entry_of(one), entry_of(again))

@@ -40,6 +40,7 @@ from trainmover.state.script.fold import databases, kinds, names, objects, of_to
 from trainmover.state.script.fold.addresses import are_addresses
 from trainmover.state.script.things.held import CANNOT_BE_READ, held_by
 from trainmover.state.script.things.libraries import is_like_array, is_of_library, kept_in
+from trainmover.state.script.things.readers import written
 from trainmover.state.script.things.things import TOLD, Things, in_words
 from trainmover.state.script.things.views import Views
 from trainmover.torch_internals.tensors import wrapped_in
@@ -631,7 +632,7 @@ _FOLDS: dict[type, Callable[[Fold, Any, int], Any]] = {
         (*map(type, _views_of({})), *map(type, _views_of(OrderedDict()))),
         lambda fold, value, depth: [type(value).__name__, fold._sequence([*value], depth)],
     ),
-    types.CodeType: lambda fold, value, depth: [value.co_name, value.co_firstlineno, value.co_code],
+    types.CodeType: lambda fold, value, depth: [value.co_name, written(value)],
     **dict.fromkeys(
         (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme),
         lambda fold, value, depth: [type(value).__name__, str(value)],
