@@ -327,6 +327,10 @@ class Comparison:
         found = [one for one in _different(news, mine) if one[0] not in unknown]
         return [self._difference(*one) for one in found]
 
+    def names_in(self, own: bytes) -> set[str]:
+        """Of all that is compared in a capture."""
+        return {path_of(key) for key in decoded(own)[1]}
+
     def _difference(self, key: str, theirs: str, own: str) -> Difference:
         file, line = self._line_of(key)
         return Difference(path_of(key), file, line, theirs, own)

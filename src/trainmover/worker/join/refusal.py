@@ -265,6 +265,13 @@ class Refusal:
                 advice(differences),
             )
 
+    def refuse_kept(self, differences: list[Difference]) -> None:
+        """At a fetch behind the step before which they were found: raises StateMismatch if there
+        are such of what is still compared here."""
+        if differences:
+            kept = self._variables.comparison.names_in(self._own())
+            self.refuse([one for one in differences if one.name in kept])
+
     def not_again(self, step: str, happened: str, instead: str) -> None:
         """Raises StateMismatch: a step that is run again would not be what it was.
 

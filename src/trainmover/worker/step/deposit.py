@@ -142,7 +142,7 @@ class Deposit:
         """Who takes the rank in this step stands at the last fetch, runs the lines behind it again
         on what the steps since have made, and must call this one with the same: if it is not the
         first since then, the buddy is told with what, without waiting. The lines up to the first
-        one must have come to the same: that goes with the record of its gate.
+        one must have come to the same: that goes with the records of all.
 
         small: states of small tracked objects, and others, now
         variables: captures those of the script
@@ -153,7 +153,8 @@ class Deposit:
             return
         is_first = step == record.top_step and not record.reserve
         changed = self._changed_since(record.top.small, small)
-        begun = Begun(variables() if is_first else b"", changed)
+        known = record.begun.variables if record.begun is not None else b""
+        begun = Begun(variables() if is_first else known, changed)
         self.latest = record.but(inputs=[step, hash_of(args, kwargs)], begun=begun)
         if step > record.top_step and self._buddy and not self._boundary.tainted():
             try:

@@ -102,14 +102,17 @@ class Journey:
         self._refusal.put_back()
         record = self.way.record
         step, *known = record.inputs or (0,)
-        if self.way.in_loops or step != self._member.calls + 1:
+        here = self._member.calls + 1
+        if self.way.in_loops:
             return
-        alike = known == [hash_of(args, kwargs)]
-        if record.begun is not None and self.passes_over:
-            self._member.tracked.load_small(record.begun.small, on_the_way=True)
-            alike = alike or known == [self._hash_again()]
+        if step == here:
+            alike = known == [hash_of(args, kwargs)]
+            if record.begun is not None and self.passes_over:
+                self._member.tracked.load_small(record.begun.small, on_the_way=True)
+                alike = alike or known == [self._hash_again()]
+            self._others = None if alike else Step(step)
+        if here == record.top_step and record.begun is not None and self.passes_over:
             self._apart = self._refusal.not_begun(record.begun)
-        self._others = None if alike else Step(step)
 
     def _hash_again(self) -> int | None:
         """Of what the same call is given now that what the rank has kept was put."""
@@ -203,6 +206,7 @@ class Journey:
             if self._ends_further:
                 return self._take_next(batches)  # Or the loop is over, as its source knows.
             self._stand_at_last_fetch(way.record)
+            self._refusal.refuse_kept(self._apart)
             self._arrive()
             return member.fetch(batches)
         if way.resumes(loops.ordinals):
