@@ -19,7 +19,7 @@ from trainmover.state.arrangement import Arrangement, arrangement_of, in_common
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.buffers import Buffers
-from trainmover.state.kinds.finding import parts_of
+from trainmover.state.kinds.finding import GRADIENTS, gradients_of, parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.grouped import Grouped, paths_by_name
@@ -53,7 +53,8 @@ class Tracked:
     large_buffers  under which names small state has the hashes of those
     modes       what each tracked module and its wrappers are set to
     optimizers  the tracked ones, and those in which a tracked shard lies
-    gradients   those that lie on each tracked module's parameters
+    gradients   those that lie on each tracked module's parameters, and on others that a tracked
+                optimizer updates
     unsharded   what FSDP2 keeps of gradients beside each tracked module
     """
 
@@ -84,7 +85,7 @@ class Tracked:
         settings: Mapping[str, Settings] = self._of("settings")
         outside = [s.optimizer for name, s in settings.items() if s.optimizer is not self[name]]
         self.optimizers = tracked + outside
-        self.gradients: list[Gradients] = list(self._of("gradients").values())
+        self.gradients: list[Gradients] = list(self._of(GRADIENTS).values())
         self.unsharded: list[Unsharded] = list(self._of("unsharded").values())
 
     def add(self, name: str, obj: object) -> None:
@@ -116,7 +117,28 @@ class Tracked:
         found = parts_of(name, obj, self._stored, self._consumers, lambda: self.optimizers)
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
+        self._part_loose_gradients()
         self._look()
+
+    def _part_loose_gradients(self) -> None:
+        """Those on parameters that an optimizer updates and no tracked module has, as where a
+        script tracks an object of its own that saves adapters alone."""
+        of_modules = {*map(id, self._named_parameters().values())}
+        for name, obj in self._objects.items():
+            if not isinstance(obj, torch.optim.Optimizer):
+                continue
+            every = [one for group in obj.param_groups for one in group["params"]]
+            loose = [one for one in every if id(one) not in of_modules]
+            known = self._parts.pop(f"{name}.{GRADIENTS}", None)
+            if (
+                known is not None
+                and isinstance(known.value, Gradients)
+                and known.value.is_of(loose)
+            ):
+                self._parts[known.path] = known
+            elif loose:
+                item = gradients_of(name, loose, self._consumers)
+                self._parts[item.path] = item
 
     def clear(self) -> None:
         """Drop every object."""

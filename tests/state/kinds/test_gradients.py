@@ -21,7 +21,7 @@ def backward(model: nn.Module) -> None:
 
 
 def one_of(model: nn.Module) -> Gradients:
-    return Gradients(model, lambda: {id(p) for p in model.parameters()})
+    return Gradients(model.parameters(), lambda: {id(p) for p in model.parameters()})
 
 
 def micro_step(model: nn.Module, state: Gradients) -> None:
@@ -245,7 +245,7 @@ def test_what_was_taken_over_is_given_on() -> None:
 
 def test_those_that_no_optimizer_consumes_do_not_count() -> None:
     model = nn.Linear(2, 1)
-    state = Gradients(model, set)
+    state = Gradients(model.parameters(), set)
     micro_step(model, state)
     micro_step(model, state)
     assert state.state_dict()["values"] == {}

@@ -1,8 +1,8 @@
 """What lies beside a tracked object: an item for each kind that it has something of."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
@@ -18,6 +18,8 @@ from trainmover.state.kinds.stages import Stages
 from trainmover.state.kinds.unsaved import Unsaved
 from trainmover.state.kinds.unsharded import Unsharded
 from trainmover.state.kinds.used import Used
+
+GRADIENTS = "gradients"
 
 
 def parts_of(
@@ -50,8 +52,7 @@ def _of_module(
 ) -> Iterator[Item]:
     yield _item(name, "modes", Modes(obj))
     yield _item(name, "used", Used(obj))
-    gradients = Gradients(obj, consumers)
-    yield _item(name, "gradients", gradients, gradients.large)
+    yield gradients_of(name, obj.parameters(), consumers)
     yield _item(name, "hooks", Hooks(obj))
     yield _item(name, "unsaved", Unsaved(obj, stored))
     if unsharded := Unsharded(obj):
@@ -60,6 +61,14 @@ def _of_module(
         yield _item(name, "buffers", buffers)
     if (large := LargeBuffers(obj, buffers)).encoded() != NONE:
         yield _item(name, KIND, large)
+
+
+def gradients_of(
+    name: str, parameters: Iterable[Tensor], consumers: Callable[[], set[int]]
+) -> Item:
+    """Of these parameters, beside the object that is tracked as `name`."""
+    gradients = Gradients(parameters, consumers)
+    return _item(name, GRADIENTS, gradients, gradients.large)
 
 
 def _item(name: str, kind: str, value: HasState, large: HasState | None = None) -> Item:

@@ -45,15 +45,18 @@ _NOBODY: frozenset[int] = frozenset()
 
 
 class Gradients:
-    """Of the parameters of one module, as an object with the two state methods.
+    """Of some parameters, as an object with the two state methods.
 
+    parameters of one module; or those of one optimizer that lie in no tracked module
     consumers  parameters, by id, that some optimizer will update
     large      its values as bulk state, while they are too large for a record
     """
 
-    def __init__(self, module: nn.Module, consumers: Callable[[], set[int]]) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter | Tensor], consumers: Callable[[], set[int]]
+    ) -> None:
         self.large = LargeGradients(self)
-        self._parameters = list(module.parameters())
+        self._parameters = list(parameters)
         self._ids = frozenset(map(id, self._parameters))
         self._none: list[Noted | None] = [None] * len(self._parameters)
         self._consumed = _Consumed(self._ids)
@@ -73,6 +76,10 @@ class Gradients:
         self._lost = False
         self._watched: list[weakref.ref[Tensor]] = []
         self._steps_over = 0
+
+    def is_of(self, parameters: Iterable[Tensor]) -> bool:
+        """Whether it is of just these."""
+        return are(list(parameters), self._parameters)
 
     @property
     def accumulate(self) -> bool:
