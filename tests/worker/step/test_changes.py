@@ -84,6 +84,41 @@ def test_what_torch_writes_is_found_in_every_step(path: str) -> None:
     assert not changes.look()
 
 
+def one_step(tracked: Tracked, changes: Changes) -> None:
+    changes.at_fetch(tracked)
+    changes.since_fetch(tracked)
+    changes.begin(tracked)
+    changes.look()
+    with torch.no_grad():
+        weight(tracked).mul_(0.9)
+    changes.step_is_over()
+
+
+@pytest.mark.parametrize("path", MARKED)
+def test_what_lines_behind_a_step_change_is_told_at_the_next_fetch(path: str) -> None:
+    tracked, changes = build(), Changes()
+    for _ in range(9):
+        one_step(tracked, changes)
+    changes.at_fetch(tracked)
+    assert changes.moved == []
+    one_step(tracked, changes)
+    with torch.no_grad():
+        MARKED[path](tracked)
+    changes.at_fetch(tracked)
+    assert changes.moved == [path]
+
+
+@pytest.mark.parametrize("way", UNMARKED)
+def test_what_they_change_without_a_mark_they_are_taken_to_change_ever_after(way: str) -> None:
+    tracked, changes = build(), Changes()
+    one_step(tracked, changes)
+    UNMARKED[way](tracked)
+    for _ in range(9):
+        changes.at_fetch(tracked)
+        assert changes.moved == ["model.weight"]
+        one_step(tracked, changes)
+
+
 @pytest.mark.parametrize("way", UNMARKED)
 def test_what_leaves_no_mark_is_found_in_the_first_steps(way: str) -> None:
     tracked, changes = build(), Changes()

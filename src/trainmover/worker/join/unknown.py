@@ -22,8 +22,8 @@ _GIVEN = (
     "and keep it in what is tracked.",
 )
 _MADE_BEFORE = (
-    "The script goes on with a value that lines before its last step have made of what is tracked, "
-    "as it was then: it is gone with the machine that had made it.",
+    "The script goes on with a value that lines before or behind its last step have made of what "
+    "is tracked, as it was then: it is gone with the machine that had made it.",
     "Work it out in the step, and report it by job.report(...) or keep it in what is tracked.",
 )
 

@@ -15,6 +15,10 @@ stands at the fetch and runs them again, on the state of a rank that has run the
 There it counts, too, what optimizers keep beside tensors, which a step puts back by itself
 (`retry/states.py`).
 
+And of the lines between a step's return and the next fetch: an average of weights, say, is brought
+up to date there. Whoever takes a rank that was lost in them runs them on the state of a rank that
+has been through them, and what they work out of that average is another number (`moved`).
+
 From the first finding on, the rank copies all that is tracked as each step begins
 (`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
 cannot be run again.
@@ -25,7 +29,7 @@ bytes are for what nobody sees made.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -47,6 +51,7 @@ class Changes:
 
     early    steps were seen to change bulk state before their gate
     names    of what the step under way has changed there, though nobody had copied it
+    moved    paths of what lines behind the last step have changed, as the next fetch has found
     covered  paths that were copied in this attempt, before anything unseen could change them
     states   what optimizers keep beside tensors
     """
@@ -54,6 +59,7 @@ class Changes:
     def __init__(self) -> None:
         self.early = False
         self.names: list[str] = []
+        self.moved: list[str] = []
         self.covered: set[str] = set()
         self.states = States()
         self._tracked: Tracked | None = None
@@ -65,17 +71,24 @@ class Changes:
         self._fetched = False  # Since the last step.
         self._looks = False
         self._unseen: set[str] = set()
+        self._behind: dict[str, bytes] = {}  # Hashes, as a step has returned.
+        self._moved_unseen: set[str] = set()
         self._made = self._look_ns = self._credit_ns = self._last_ns = 0
 
     def at_fetch(self, tracked: Tracked) -> None:
         """The script fetches for its next step; the first fetch counts."""
         if self._fetched:
             return
+        marked = [] if self._watch.same() else self._paths_of(self._watch.changed())
         self._fetched, self._looks = True, self._looks_at_bytes()
         self._know_anew(tracked, looks=self._looks)
         self._watch.note()
         self.states.copy(tracked)
         self._hashes = self._read() if self._looks else {}
+        if self._behind:
+            self._moved_unseen |= _other(self._behind, self._hashes)
+            self._behind = {}
+        self.moved = sorted({*marked, *self._moved_unseen}) if self._moved_unseen else marked
 
     def since_fetch(self, tracked: Tracked) -> list[str]:
         """Names of what was changed since then; the step is about to begin. What left no mark once
@@ -86,15 +99,16 @@ class Changes:
         if self._fit != _fit(tracked) or not self.states.same(tracked):
             return ["the optimizer"]
         if not self._watch.same():
-            return [list(self._tensors)[i] for i in self._watch.changed()]
+            return self._paths_of(self._watch.changed())
         if self._looks:
-            found = self._read()
-            self._unseen |= {path for path in found if self._hashes.get(path) != found[path]}
+            self._unseen |= _other(self._hashes, self._read())
         return sorted(self._unseen)
 
     def step_is_over(self) -> None:
-        """What it has fetched itself was for it."""
+        """What it has fetched itself was for it. Lines behind it may change what is tracked."""
         self._fetched = False
+        self._watch.note()
+        self._behind = self._read() if self._made <= STEPS else {}
 
     def of_updates(self, tracked: Tracked, tensors: Sequence[Tensor]) -> list[int]:
         """Numbers of those on a device that only updates write to. None are known to be before this
@@ -130,12 +144,11 @@ class Changes:
         if self._fit[1::2] != _fit(tracked)[1::2]:  # Of groups there are copies: see `Before`.
             self.names = ["the optimizer"]
         elif not self._begun.same():
-            self.names = [list(self._tensors)[i] for i in self._begun.changed()]
+            self.names = self._paths_of(self._begun.changed())
         elif self._hashes:
             self._know(tracked)
-            found = self._read()
-            other = [path for path in found if self._hashes.get(path) != found[path]]
-            self.names = [path for path in other if path not in self.covered]
+            other = _other(self._hashes, self._read())
+            self.names = [path for path in self._tensors if path in other - self.covered]
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
@@ -143,6 +156,10 @@ class Changes:
     def addresses(self) -> object:
         """Of all that is watched, as the step began: equal as long as each lies where it lay."""
         return self._begun.addresses(), self._fit
+
+    def _paths_of(self, numbers: Sequence[int]) -> list[str]:
+        paths = list(self._tensors)
+        return [paths[number] for number in numbers]
 
     def _know_anew(self, tracked: Tracked, *, looks: bool) -> None:
         fit = _fit(tracked)
@@ -172,6 +189,11 @@ class Changes:
         self._look_ns = time.monotonic_ns() - begun_ns
         self._credit_ns = 0
         return hashes
+
+
+def _other(before: Mapping[str, bytes], now: Mapping[str, bytes]) -> set[str]:
+    """Paths of what is another now, or was not there."""
+    return {path for path, found in now.items() if before.get(path) != found}
 
 
 def _fit(tracked: Tracked) -> list[int]:

@@ -322,6 +322,7 @@ class Deposit:
             "return_small": self.return_small,
             "undo": self._gate.undo,
             "early": self._updates.changes.early,
+            "moved": self._updates.changes.moved if self._has_fetched else [],
             "behind": self.behind.names,
             "unproved": self.behind.unproved,
             "proved": sorted(self.behind.proved),

@@ -49,7 +49,7 @@ def test_what_is_made_of_a_model_is_unknown_behind_the_step(run: Run) -> None:
     run.newer.arrive()
     assert (type(loss), type(number)) == (TensorOfBefore, NumberOfBefore)
     for follows in (lambda: loss * 2, lambda: number + 1, lambda: number > 0, lambda: float(loss)):
-        with pytest.raises(StateMismatch, match="lines before its last step"):
+        with pytest.raises(StateMismatch, match="lines before or behind its last step"):
             follows()
 
 
@@ -104,7 +104,7 @@ def test_what_would_lead_elsewhere_is_refused_at_once(
     run: Run, tell: Callable[[Tensor], object]
 ) -> None:
     loss = run.model(run.x).sum().detach()
-    with pytest.raises(StateMismatch, match="lines before its last step"):
+    with pytest.raises(StateMismatch, match="lines before or behind its last step"):
         tell(loss)
 
 
@@ -116,8 +116,23 @@ def test_it_may_be_shown(run: Run) -> None:
 def test_what_is_tracked_is_not_changed_by_it(run: Run) -> None:
     before = run.model(run.x).sum().detach()
     run.newer.step_passed()
-    with torch.no_grad(), pytest.raises(StateMismatch, match="lines before its last step"):
+    lines = "lines before or behind its last step"
+    with torch.no_grad(), pytest.raises(StateMismatch, match=lines):
         run.model[0].bias.mul_(before)
+
+
+def test_behind_the_step_what_these_lines_change_themselves_is_newer() -> None:
+    run = Run()
+    run.newer.begin()
+    run.newer.step_passed(["model.0.bias"])
+    kept = run.model[0].weight.sum().item()
+    tried = run.model[0].bias.sum().item()
+    with torch.no_grad():
+        run.model[0].bias.mul_(0.9)
+        with pytest.raises(StateMismatch, match="lines before or behind its last step"):
+            run.model[0].weight.mul_(run.model[0].bias.sum())
+    run.newer.break_off()
+    assert (type(kept), type(tried)) == (float, NumberOfBefore)
 
 
 def test_what_is_tracked_lives_on_and_what_looks_at_it_and_its_gradients() -> None:

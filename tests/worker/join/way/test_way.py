@@ -243,6 +243,7 @@ def test_lines_behind_the_last_step_read_what_that_makes_behind_its_gate() -> No
         "gate_small": gate | {"meter": b"the source's"},
         "return_small": {"rates": b"2", "mode": b"eval", "meter": b"reset", "loss": b"9"},
         "behind": ["rates", "mode", "meter"],
+        "moved": ["average.mean"],
     }
     for returned in (False, True):
         path = way(0, now=gate)
@@ -251,6 +252,7 @@ def test_lines_behind_the_last_step_read_what_that_makes_behind_its_gate() -> No
         behind = gate if returned else gate | {"rates": b"2", "mode": b"eval"}
         assert path.small_behind(Step(5)) == behind
         assert path.small_behind(Step(4)) == {}
+        assert path.moved == ["average.mean"]
 
 
 @pytest.mark.parametrize("theirs", [{5: {"meter": 9}}, {5: {"meter": 7}, 4: {"meter": 9}}, {}])

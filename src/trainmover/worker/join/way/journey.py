@@ -176,8 +176,8 @@ class Journey:
 
     def _stand_behind_next_step(self) -> None:
         member, way = self._member, self.way
-        if self._newer is not None and member.calls + 1 == way.committed:
-            self._newer.step_passed()
+        if member.calls + 1 == way.committed:
+            self._step_is_passed()
         member.calls, self.silence.values = Step(member.calls + 1), 0
         way.passes_over()
         member.draws.begin_step()
@@ -279,6 +279,16 @@ class Journey:
         if self._member.calls < self.way.committed and self.way.record.begun is None:
             self._newer = NewerState(self._member.tracked)
             self._newer.begin()
+
+    def _step_is_passed(self) -> None:
+        """The last one. The lines that follow find what is tracked as they should, but for what
+        they change themselves: the source's has had them."""
+        moved = self.way.moved
+        if self._newer is None and moved:
+            self._newer = NewerState(self._member.tracked)
+            self._newer.begin()
+        if self._newer is not None:
+            self._newer.step_passed(moved)
 
     @property
     def _fills_reserve(self) -> bool:

@@ -4,11 +4,15 @@ A rank may be lost behind its gate. Who takes it fetches that step's batch again
 step; what the lines between the two work out of a model is worked out of the model as the step has
 left it, and is another number than the rank had. Where it goes into the step, nobody sees it. What
 is left of it behind the step stands for nothing, and so does what lines there make of it.
+
+The same is true of what the lines behind the step make of state that they change themselves, as an
+average of weights that is brought up to date there, and then tried: the state is a rank's that has
+been through these lines.
 """
 
 import math
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +32,7 @@ from trainmover.worker.join.unknown import (
     TensorOfBefore,
     refuse,
 )
+from trainmover.worker.step.changes import watched
 
 _TELLS = frozenset(
     {"tolist", "numpy", "__array__", "__bool__", "__int__", "__index__", "__float__"}
@@ -49,21 +54,19 @@ class NewerState(TorchFunctionMode):
     def __init__(self, tracked: Tracked) -> None:
         super().__init__()
         self._tracked = tracked
-        held = [*_newer_in(tracked)]
-        self._ids = {id(one) for one in held}
-        self._memory = {*map(memory_of, held)} - {0}
+        self._state = self._newer = _Those(_newer_in(tracked))
         self._made: dict[int, Made] = {}
         self._made_in: dict[int, Made] = {}  # By the memory that they lie in.
-        self._is_newer = True
 
     def begin(self) -> None:
         """The next step has been made: what is tracked is newer than the lines that follow."""
         NumberOfBefore.spreads, Refused.since = True, False
         enter_below(self)
 
-    def step_passed(self) -> None:
-        """The lines that follow find what is tracked as they should."""
-        self._is_newer = False
+    def step_passed(self, moved: Collection[str] = ()) -> None:
+        """The lines that follow find what is tracked as they should, but for these paths of it."""
+        every = watched(self._tracked) if moved else ()
+        self._newer = _Those(one for path, one in every if path in moved)
 
     def break_off(self) -> None:
         """It does not arrive."""
@@ -81,7 +84,7 @@ class NewerState(TorchFunctionMode):
             made = known()
             if made is None or type(made) not in _PLAIN or id(made) in gradients:
                 continue
-            if not self._lies_in_state(made):
+            if made not in self._state:
                 TensorOfBefore.take_place_of(made)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -114,8 +117,8 @@ class NewerState(TorchFunctionMode):
         for one in tree_flatten(made)[0]:
             if not isinstance(one, Tensor):
                 continue
-            if self._lies_in_state(one):
-                if not self._is_newer:
+            if one in self._state:
+                if one not in self._newer:
                     refuse()  # What is tracked is to become what nobody knows.
                 continue
             for its in (one, base_of(one)):
@@ -128,13 +131,22 @@ class NewerState(TorchFunctionMode):
         known = self._made.get(id(one))
         if known is not None and known() is one:
             return True
-        if self._lies_in_state(one):
-            return self._is_newer
+        if one in self._state:
+            return one in self._newer
         memory = memory_of(one)
         there = self._made_in.get(memory) if memory else None
         return there is not None and there() is not None
 
-    def _lies_in_state(self, tensor: Tensor) -> bool:
+
+class _Those:
+    """Some tensors, and whatever lies in their memory."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        held = list(tensors)
+        self._ids = {*map(id, held)}
+        self._memory = {*map(memory_of, held)} - {0}
+
+    def __contains__(self, tensor: Tensor) -> bool:
         return id(tensor) in self._ids or memory_of(tensor) in self._memory
 
 

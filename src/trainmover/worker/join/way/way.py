@@ -53,6 +53,8 @@ class Way:
     reached    of the loops the rank was in, how many have been resumed
     loaded     small state behind the last step that was passed over, as it is here once that is
                loaded
+    moved      paths of what lines behind the last step have changed on the source, which has been
+               through them: they are run once more here
     onward     record of its source, where that has left the loop of the rank's last step: there
                the way ends
     """
@@ -65,6 +67,7 @@ class Way:
         self.committed = committed
         self.reached = 0
         self.loaded: dict[str, bytes] = {}
+        self.moved: list[str] = []
         self._behind: dict[str, bytes] = {}  # Small state that the last step makes behind its gate.
         self.onward = source if source is not None and self._is_left_by(source) else None
         self._drawn = deque(record.drawn)
@@ -234,14 +237,18 @@ class Way:
         return record.now.small if step == record.top_step else {}
 
     def learn_behind(self, source: Mapping[str, Any]) -> None:
-        """What the last step makes behind its gate is not in a record from there, and the lines
+        """What the source knows of the step, and of the lines behind it, and the rank's record has
+        not. What the last step makes behind its gate is not in a record from there, and the lines
         that follow read it: a rate, a mode. The source's step has made it, alike if the two were
         equal at the gate; that all do it alike is seen to by `small_on_arrival`.
 
         source: as there
         """
         then = self.record.now
-        if then is None or self.record.complete or self.record.returned:
+        if then is None or self.record.complete:
+            return
+        self.moved = source["moved"]
+        if self.record.returned:
             return
         at_gate, at_return = source["gate_small"], source["return_small"]
         self._behind = {
