@@ -129,16 +129,11 @@ class Tracked:
                 continue
             every = [one for group in obj.param_groups for one in group["params"]]
             loose = [one for one in every if id(one) not in of_modules]
-            known = self._parts.pop(f"{name}.{GRADIENTS}", None)
-            if (
-                known is not None
-                and isinstance(known.value, Gradients)
-                and known.value.is_of(loose)
-            ):
-                self._parts[known.path] = known
-            elif loose:
-                item = gradients_of(name, loose, self._consumers)
-                self._parts[item.path] = item
+            path, known = f"{name}.{GRADIENTS}", self._of(GRADIENTS).get(name)
+            if not loose:
+                self._parts.pop(path, None)
+            elif known is None or not known.is_of(loose):
+                self._parts[path] = gradients_of(name, loose, self._consumers)
 
     def clear(self) -> None:
         """Drop every object."""

@@ -13,6 +13,7 @@ from trainmover.errors import StateMismatch
 from trainmover.state import encode
 from trainmover.state.kinds import gradients
 from trainmover.state.kinds.gradients import FIRST_WATCHED, WATCHED_EACH, Gradients
+from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.gradients import plain
 
 
@@ -469,3 +470,23 @@ def test_what_lies_when_a_step_has_returned_is_no_guess() -> None:
         state.returned()
         assert any(state.state_dict().get("lies", b"")) is not cleared
         state.end_step()
+
+
+def test_parameters_of_no_tracked_module_are_known_by_the_optimizer_that_updates_them() -> None:
+    base, adapter = nn.Linear(2, 2), nn.Linear(2, 1)
+    tracked = Tracked()
+    tracked.add("base", base)
+    tracked.add("optimizer", torch.optim.SGD([*base.parameters(), *adapter.parameters()], lr=0.1))
+    assert len(tracked.gradients) == 2
+    of_base, loose = tracked.gradients
+    assert loose.is_of(adapter.parameters())
+    loose.begin_step()
+    backward(adapter)
+    loose.put_back()
+    assert adapter.weight.grad is None
+    tracked.add("other", nn.Linear(1, 1))
+    assert tracked.gradients[1] is loose
+    tracked.add("adapter", adapter)
+    assert loose not in tracked.gradients
+    assert len(tracked.gradients) == 3
+    assert of_base in tracked.gradients
