@@ -70,17 +70,20 @@ def wrappers_of(parameters: list[nn.Parameter]) -> list[DistributedDataParallel]
 
 
 class Wrappers:
-    """`wrappers_of` these parameters: looked for again once another is made."""
+    """`wrappers_of` these parameters: looked for again once another is made.
+
+    found  when so many had been `made`
+    """
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         self._parameters = parameters
-        self._made = -1
-        self._found: list[_Wrapper] = []
+        self.made = -1
+        self.found: list[_Wrapper] = []
 
     def references(self) -> list[_Wrapper]:
-        if self._made != _made:
-            self._made, self._found = _made, _wrappers_of(self._parameters)
-        return self._found
+        if self.made != _made:
+            self.made, self.found = _made, _wrappers_of(self._parameters)
+        return self.found
 
     def live(self) -> list[DistributedDataParallel]:
         return [one for reference in self.references() if (one := reference()) is not None]
@@ -107,7 +110,8 @@ class Modes:
         """Its state in bytes; the same ones for as long as no flag is another."""
         flags = []
         # No call but for what is there: this is asked at each step.
-        for reference in self._wrappers.references():
+        wrappers = self._wrappers
+        for reference in wrappers.found if wrappers.made == _made else wrappers.references():
             if (wrapper := reference()) is not None:
                 found = ddp.STANDING(wrapper)
                 flags.append(found if found[-1] else (*found, ddp.buckets_of(wrapper)))

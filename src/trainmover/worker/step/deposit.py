@@ -198,7 +198,7 @@ class Deposit:
             anew=is_compared(Step(step - 1), self._rounds_every),
             applies=None if self._gate.likeness.vain else applies,
             ahead=not returned and not self._updates.changes.early,
-            hashes=[self.at_gate[path] for path in self._tracked.large_buffers],
+            hashes=[*map(self.at_gate.__getitem__, self._tracked.large_buffers)],
         )
         self._gate.likeness.sample = self.samples.hash
         given = self.latest.given
