@@ -91,7 +91,7 @@ def one_step(tracked: Tracked, changes: Changes) -> None:
     changes.look()
     with torch.no_grad():
         weight(tracked).mul_(0.9)
-    changes.step_is_over()
+    changes.step_is_over(tracked)
 
 
 @pytest.mark.parametrize("path", MARKED)
@@ -182,7 +182,7 @@ def test_what_lines_before_the_step_write_is_found_each_time(path: str) -> None:
         assert changes.since_fetch(tracked) == [path] * (number % 5 == 4)
         changes.begin(tracked)
         assert not changes.look()
-        changes.step_is_over()
+        changes.step_is_over(tracked)
 
 
 @pytest.mark.parametrize("way", UNMARKED)
@@ -194,7 +194,7 @@ def test_what_leaves_no_mark_there_is_taken_to_happen_each_time(way: str) -> Non
         assert changes.since_fetch(tracked) == ["model.weight"]
         changes.begin(tracked)
         assert not changes.look()
-        changes.step_is_over()
+        changes.step_is_over(tracked)
 
 
 def test_state_that_is_dropped_there_is_found() -> None:
@@ -224,7 +224,7 @@ def test_what_a_step_does_is_not_taken_for_it() -> None:
                 changes.at_fetch(tracked)
             with torch.no_grad():
                 weight(tracked).mul_(0.9)
-            changes.step_is_over()
+            changes.step_is_over(tracked)
 
 
 def test_the_first_of_several_fetches_counts() -> None:

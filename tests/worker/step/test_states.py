@@ -175,4 +175,4 @@ def test_what_lines_before_the_step_change_is_found(kind: str) -> None:
         assert changes.since_fetch(tracked) == ["the optimizer"] * (number % 3 == 2)
         changes.begin(tracked)
         assert not changes.look()
-        changes.step_is_over()
+        changes.step_is_over(tracked)

@@ -104,11 +104,14 @@ class Changes:
             self._unseen |= _other(self._hashes, self._read())
         return sorted(self._unseen)
 
-    def step_is_over(self) -> None:
+    def step_is_over(self, tracked: Tracked) -> None:
         """What it has fetched itself was for it. Lines behind it may change what is tracked."""
         self._fetched = False
+        looks = self._made <= STEPS
+        if looks:
+            self._know(tracked)  # FSDP2 has put its shards in their places again.
         self._watch.note()
-        self._behind = self._read() if self._made <= STEPS else {}
+        self._behind = self._read() if looks else {}
 
     def of_updates(self, tracked: Tracked, tensors: Sequence[Tensor]) -> list[int]:
         """Numbers of those on a device that only updates write to. None are known to be before this

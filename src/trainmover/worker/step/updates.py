@@ -180,7 +180,7 @@ class Updates:
 
     def end_step(self) -> None:
         """The step is committed and has returned."""
-        self.changes.step_is_over()
+        self.changes.step_is_over(self._tracked)
         for gradients in self._tracked.gradients:
             gradients.end_step()
         self._warn_of_undo()
