@@ -37,6 +37,8 @@ UNWIND_S = 10.0
 _FOR_OTHERS = 12.0
 _BUSY = 0.01
 """Of one processor: who uses less only polls."""
+_own_s = time.process_time
+"""Used by this process's threads."""
 
 
 class Patience:
@@ -132,11 +134,11 @@ class _Work:
     """
 
     def __init__(self) -> None:
-        self._own_s = time.process_time()
+        self._own_s = _own_s()
         self._children_s: float | None = None
 
     def is_more_than(self, seconds: float) -> bool:
-        own_s = time.process_time() - self._own_s
+        own_s = _own_s() - self._own_s
         if own_s > seconds:
             return True
         children_s = _children_s()
