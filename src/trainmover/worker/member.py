@@ -105,6 +105,7 @@ class Member:
         self.in_step = self.passed = self.over = self.comes_to_gate = self.raises = False
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None
+        self._calls_at_try = 0
         self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
         self._listen_to_script(station)
         self._meet_others(station)
@@ -307,6 +308,7 @@ class Member:
     def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self.draws.begin_step()
         self.calls = self.begun = step
+        self._calls_at_try = groups.calls
         self.made_of.is_open = False
         self.updates.try_step(step)
         self.deposit.samples.look_ahead(step)
@@ -471,6 +473,7 @@ class Member:
             self.raises = True
             self._after_step(step)
         else:
+            self.gate.given_up += groups.calls != self._calls_at_try
             self.calls = Step(step - 1)
             self.draws.made_none(self.rank, step, self._known_draws)
 
@@ -598,7 +601,7 @@ class Member:
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
         record.variables, record.objects = variables, groups.objects.kept()
-        record.raises = self.raises
+        record.raises, record.given_up = self.raises, self.gate.given_up
         self.deposit.tell(record, self.loops.fetches, self.variables.stored_in_steps())
 
     def place(self, moment: Moment, at: list[int]) -> Place:

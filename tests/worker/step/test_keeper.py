@@ -41,6 +41,7 @@ def record(step: int, *, now: bool = False) -> RankRecord:
         inputs=[step, 2**64 - 1],
         begun=Begun(b"variables", {"counter": b"\1"}),
         raises=now,
+        given_up=2 * now,
     )
 
 

@@ -234,7 +234,9 @@ class Takeover:
         member.boundary.await_go(order.epoch)
         if self._standing.epoch == order.epoch:
             member.is_shadow = False
-            member.raises = self.way is not None and self.way.record.raises
+            if self.way is not None:
+                member.raises = self.way.record.raises
+                member.gate.given_up = self.way.record.given_up
             self.direct.close()
 
     # --- state, and where it belongs --------------------------------------------------------------

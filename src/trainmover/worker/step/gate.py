@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trainmover.comm import Drained, groups
+from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.rank.cuts import WANTED
 from trainmover.worker.drill import Drills
@@ -42,6 +43,7 @@ class Gate:
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
+    given_up  calls of a step that have raised once they had made collectives, and were no step
     uneven   steps are undone from this epoch on because only some ranks have an optimizer
     """
 
@@ -68,6 +70,7 @@ class Gate:
         self.cut = 0
         self.likeness = Likeness()
         self.uneven = False
+        self.given_up = 0
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
 
@@ -124,15 +127,22 @@ class Gate:
         seen: it is not compared. False if the epoch ends first.
 
         updates: whether this rank has an optimizer. Where only some have, the others may wait for
-        what those have updated, and come to no gate before: steps commit at their return."""
+        what those have updated, and come to no gate before: steps commit at their return.
+
+        Raises StateMismatch, on all ranks, if they have given up more or fewer calls of a step once
+        these had made collectives: the next ones of some would meet those of another batch."""
         self.behind = 0
         likeness = self.likeness
-        asked = [self.undo_wanted, self.early, likeness.known, likeness.vain, updates, not updates]
+        asked: list[int] = [self.undo_wanted, self.early, likeness.known, likeness.vain]
+        asked += [updates, not updates, self.given_up, -self.given_up]
         epoch = self._standing.epoch
         try:
-            undo, early, known, vain, some, others = self._group.largest(asked)
+            flags = self._group.largest(asked)
         except Drained:
             return False
+        undo, early, known, vain, some, others, most, minus_least = flags
+        if most != -minus_least:
+            raise _stand_apart()
         self.uneven = bool(some and others and not undo)
         self.undo = self.undo_wanted = bool(undo) or self.uneven
         self.early = bool(early)
@@ -153,3 +163,13 @@ class Gate:
         self.alike = None
         if not self._standing.until(lambda: self._standing.judged(self._rank, step)):
             raise Retry
+
+
+def _stand_apart() -> StateMismatch:
+    return StateMismatch(
+        "A rank was lost where ranks had raised an exception in a step that had made collectives, "
+        "and had caught it: some of them have left that step, others are still to make it.",
+        means="Their next collectives would meet those of another batch.",
+        do="Let a step that is to be left out return before its first collective, or make its "
+        "update with gradients of zero.",
+    )

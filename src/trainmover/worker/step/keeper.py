@@ -111,6 +111,7 @@ class RankRecord:
     begun: Begun | None = None
     courses: dict[str, int] = field(default_factory=dict)
     raises: bool = False
+    given_up: int = 0
     places: bytes = field(default=b"", compare=False)
 
     def but(self, **others: Any) -> "RankRecord":
@@ -128,7 +129,7 @@ class RankRecord:
         given = [[one.step, one.values, one.result, one.small] for one in self.given]
         begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
         behind = [self.returned, self.unproved, given, self.inputs, begun, self.courses]
-        behind += [self.raises]
+        behind += [self.raises, self.given_up]
         further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
@@ -151,6 +152,7 @@ class RankRecord:
                 begun,
                 courses,
                 raises,
+                given_up,
             ) = further
             for row in rows:
                 row_of(row)
@@ -181,6 +183,7 @@ class RankRecord:
                 None if begun is None else _begun_of(later or begin, *begun),
                 {str(name): int(course) for name, course in courses.items()},
                 bool(raises),
+                int(given_up),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
