@@ -19,15 +19,17 @@ from trainmover.asked import Words, is_in_c
 
 _PLAIN = {Tensor, nn.Parameter}
 _WORD = struct.Struct("N")
+WORD_BYTES = _WORD.size
 _VERSION = struct.Struct("I")
 _HEAD_BYTES = 176  # Of torch's object: all its fields up to the type of its elements.
+_STORAGE_BYTES = 48
 _FORM_BEFORE, _FORM_BYTES = 88, 112
 """Sizes and strides stand before the offset in the storage; behind it, count, type and flags."""
 _DIMENSIONS = 5  # More are kept elsewhere.
 _OFFSET, _ROWS, _COLUMNS = 77_777, 3, 4_111
 _UNUSED = {3, 4, 5, 8, 9, 10}  # Sizes and strides of dimensions that a matrix has not.
 _PYTHONS = object.__basicsize__
-"""Bytes of a Python object before its own: of a tensor there is the address of torch's."""
+"""Bytes of a Python object before its own: there is the address of C++'s."""
 
 
 class Layout(NamedTuple):
@@ -78,6 +80,50 @@ def place_of(tensor: Tensor) -> tuple[int, int]:
     return tensor.untyped_storage().data_ptr(), int(tensor.storage_offset())
 
 
+def way_to_data(probe: Tensor) -> tuple[int, int] | None:
+    """Where in the memory of a tensor the address of its storage stands, and where in that the
+    address of what it holds, in bytes. None: elsewhere than where they are looked for.
+
+    probe: any whose memory is not torch's own: of that a storage has the address twice
+    """
+    storage = probe.untyped_storage()
+    inside = words_in(ctypes.string_at(storage._cdata, _STORAGE_BYTES))
+    in_head, data = _only(_head(probe), storage._cdata), _only(inside, storage.data_ptr())
+    return None if in_head is None or data is None else (in_head, data)
+
+
+def native_of(value: object) -> int:
+    """Where the object of C++ lies that it stands for."""
+    return word_at(id(value) + _PYTHONS)
+
+
+def word_at(address: int) -> int:
+    """What stands there. It must be an address."""
+    word: int = _WORD.unpack(ctypes.string_at(address, _WORD.size))[0]
+    return word
+
+
+def read_at(address: int, count: int) -> bytes:
+    """Bytes of this process; fewer, or none, where there is nothing: so what may be no address is
+    read by the system, which says that."""
+    try:
+        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(memory, count, address)
+    except (OSError, OverflowError, ValueError):
+        return b""
+    finally:
+        os.close(memory)
+
+
+def words_in(data: bytes) -> list[int]:
+    """Whole words, those of addresses."""
+    whole = len(data) // _WORD.size * _WORD.size
+    return [word for (word,) in _WORD.iter_unpack(data[:whole])]
+
+
 def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in _PLAIN and tensor.layout == torch.strided and tensor.dim() <= _DIMENSIONS
 
@@ -90,16 +136,11 @@ def _found() -> Layout | None:
     kept = bytearray(4 * (_OFFSET + count))
     whole = torch.frombuffer(kept, dtype=torch.int32)
     probe = whole[_OFFSET:].view(_ROWS, _COLUMNS)
-    if _at(id(probe) + _PYTHONS) != probe._cdata:
+    if native_of(probe) != probe._cdata:
         return None
-    head = _words(ctypes.string_at(probe._cdata, _HEAD_BYTES))
-    floats = probe.view(torch.float32)
-    other = _words(ctypes.string_at(floats._cdata, _HEAD_BYTES))
-    storage = probe.untyped_storage()
-    inside = _words(ctypes.string_at(storage._cdata, 48))
-    in_head, offset = _only(head, storage._cdata), _only(head, _OFFSET)
-    data, version = _only(inside, storage.data_ptr()), _version_in(probe, head)
-    if in_head is None or offset is None or data is None or version is None:
+    head, other = _head(probe), _head(probe.view(torch.float32))
+    way, offset, version = way_to_data(probe), _only(head, _OFFSET), _version_in(probe, head)
+    if way is None or offset is None or version is None:
         return None
     form = offset // _WORD.size - 11
     expected = [2, _ROWS, _COLUMNS, 0, 0, 0, _COLUMNS, 1, 0, 0, 0, _OFFSET, count]
@@ -108,52 +149,37 @@ def _found() -> Layout | None:
         return None
     if head[0] != other[0] or head[form + 13] == other[form + 13]:
         return None
-    return Layout(head[0], in_head, version[0], offset, version[1], data)
+    return Layout(head[0], way[0], version[0], offset, version[1], way[1])
 
 
 def _version_in(probe: Tensor, head: Sequence[int]) -> tuple[int, int] | None:
     """Where the address of the counter stands, and where in that the version: what counts there as
-    the tensor is written to. Words that are no addresses are read too: so by the system, which says
-    that there is nothing."""
-    found: list[tuple[int, int]] = []
-    try:
-        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        for number, word in enumerate(head):
-            for counted in (16, 24):
-                if _counts(memory, word + counted, probe):
-                    found.append((number * _WORD.size, counted))
-    finally:
-        os.close(memory)
+    the tensor is written to."""
+    found = [
+        (number * _WORD.size, counted)
+        for number, word in enumerate(head)
+        for counted in (16, 24)
+        if _counts(word + counted, probe)
+    ]
     return found[0] if len(found) == 1 else None
 
 
-def _counts(memory: int, address: int, probe: Tensor) -> bool:
+def _counts(address: int, probe: Tensor) -> bool:
     for _ in range(3):
         probe.zero_()
-        try:
-            read = os.pread(memory, _VERSION.size, address)
-        except (OSError, OverflowError, ValueError):
-            return False
+        read = read_at(address, _VERSION.size)
         if len(read) < _VERSION.size or _VERSION.unpack(read)[0] != probe._version:
             return False
     return True
 
 
-def _words(data: bytes) -> list[int]:
-    return [word for (word,) in _WORD.iter_unpack(data)]
+def _head(tensor: Tensor) -> list[int]:
+    return words_in(ctypes.string_at(tensor._cdata, _HEAD_BYTES))
 
 
 def _only(words: Sequence[int], value: int) -> int | None:
     """Where it stands, in bytes, if it stands there once."""
     return words.index(value) * _WORD.size if words.count(value) == 1 else None
-
-
-def _at(address: int) -> int:
-    word: int = _WORD.unpack(ctypes.string_at(address, _WORD.size))[0]
-    return word
 
 
 LAYOUT = _found()

@@ -11,8 +11,6 @@ written in place: a step asks for them three times.
 """
 
 import ctypes
-import os
-import struct
 import weakref
 from collections.abc import Sequence
 from functools import cache
@@ -24,11 +22,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.errors import UserError
 from trainmover.torch_internals.distributed.c10d import ProcessGroup, Reducer
+from trainmover.torch_internals.memory import (
+    WORD_BYTES,
+    native_of,
+    read_at,
+    way_to_data,
+    word_at,
+    words_in,
+)
 
-_WORD = struct.Struct("N")
-_REDUCER_BYTES, _HEAD_BYTES, _STORAGE_BYTES = 2048, 176, 48
-_PYTHONS = object.__basicsize__
-"""Bytes of a Python object before its own: pybind11 keeps the address of C++'s there."""
+_REDUCER_BYTES = 2048
 _MARKED, _COUNT = (1, 3), 5
 
 
@@ -79,12 +82,12 @@ def set_used(wrapper: DistributedDataParallel, used: bytes) -> None:
 
 def _view(reducer: Any, layout: _Layout) -> "memoryview[int] | None":
     """None: it is not as the one that was looked into."""
-    summed, at = reducer._get_local_used_map(), _word(id(reducer) + _PYTHONS)
-    if summed is None or _word(at + layout.marks + _WORD.size) != summed._cdata:
+    summed, marks = reducer._get_local_used_map(), native_of(reducer) + layout.marks
+    if summed is None or word_at(marks + WORD_BYTES) != summed._cdata:
         return None
-    storage = _word(_word(at + layout.marks) + layout.storage)
+    storage = word_at(word_at(marks) + layout.storage)
     lie = ctypes.c_int32 * summed.numel()
-    return memoryview(lie.from_address(_word(storage + layout.data))).cast("B").cast("i")
+    return memoryview(lie.from_address(word_at(storage + layout.data))).cast("B").cast("i")
 
 
 @cache
@@ -92,13 +95,11 @@ def _layout() -> _Layout | None:
     """None: it is not as it is looked for."""
     reducer, parameters = _probe()
     summed = reducer._get_local_used_map()
-    storage = summed.untyped_storage()
-    at = _first(_read(_word(id(reducer) + _PYTHONS), _REDUCER_BYTES), summed._cdata)
-    in_head = _first(_read(summed._cdata, _HEAD_BYTES), storage._cdata)
-    data = _first(_read(storage._cdata, _STORAGE_BYTES), storage.data_ptr())
-    if not at or in_head is None or data is None:
+    inside = words_in(read_at(native_of(reducer), _REDUCER_BYTES))
+    way = way_to_data(torch.frombuffer(bytearray(4), dtype=torch.int32))
+    if way is None or summed._cdata not in inside[1:]:
         return None
-    layout = _Layout(at - _WORD.size, in_head, data)
+    layout = _Layout(inside.index(summed._cdata, 1) * WORD_BYTES - WORD_BYTES, *way)
     return layout if _marks_as_told(reducer, parameters, layout) else None
 
 
@@ -113,12 +114,12 @@ def _probe() -> tuple[Any, list[nn.Parameter]]:
 
 def _marks_as_told(reducer: Any, parameters: Sequence[nn.Parameter], layout: _Layout) -> bool:
     """Whether they are where they are looked for. Until that is seen, all words may be anything."""
-    at = _word(id(reducer) + _PYTHONS) + layout.marks
+    at = native_of(reducer) + layout.marks
     for offset in (0, layout.storage, layout.data):
-        if not (there := _read(at + offset, _WORD.size)):
+        if not (there := words_in(read_at(at + offset, WORD_BYTES))):
             return False
         at = there[0]
-    view = _view(reducer, layout) if _read(at, 4 * _COUNT) else None
+    view = _view(reducer, layout) if len(read_at(at, 4 * _COUNT)) == 4 * _COUNT else None
     for index in _MARKED:
         parameters[index].grad = torch.zeros_like(parameters[index])
         reducer._autograd_hook(index)
@@ -127,32 +128,6 @@ def _marks_as_told(reducer: Any, parameters: Sequence[nn.Parameter], layout: _La
     if view is None or any(view):
         return False
     return seen == [int(index in _MARKED) for index in range(_COUNT)]
-
-
-def _read(address: int, count: int) -> list[int]:
-    """Words that are there. What is no address is read too: so by the system, which says that there
-    is nothing."""
-    try:
-        memory = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        data = os.pread(memory, count, address)
-    except (OSError, OverflowError, ValueError):
-        return []
-    finally:
-        os.close(memory)
-    return [word for (word,) in _WORD.iter_unpack(data[: len(data) // _WORD.size * _WORD.size])]
-
-
-def _first(words: Sequence[int], value: int) -> int | None:
-    """Where it stands, in bytes."""
-    return words.index(value) * _WORD.size if value in words else None
-
-
-def _word(address: int) -> int:
-    word: int = _WORD.unpack(ctypes.string_at(address, _WORD.size))[0]
-    return word
 
 
 def _unreadable() -> UserError:
