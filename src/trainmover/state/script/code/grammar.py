@@ -453,6 +453,16 @@ def arguments(call: ast.Call, parameters: list[str]) -> Iterator[tuple[str, ast.
     yield from ((one.arg, one.value) for one in call.keywords if one.arg in parameters)
 
 
+def given_by(call: ast.Call, function: Function) -> Iterator[tuple[str, ast.expr]]:
+    """What each parameter of a function is given, or of a method."""
+    parameters = [one.arg for one in parameters_of(function)]
+    if isinstance(call.func, ast.Attribute) and parameters[:1] in (["self"], ["cls"]):
+        parameters = parameters[1:]
+    for parameter, value in arguments(call, parameters):
+        if value is not None:
+            yield parameter, value
+
+
 def given_to(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(one.value for one in call.keywords)]
 
@@ -499,6 +509,16 @@ def stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield target, value
         case ast.NamedExpr(target=target, value=value) | ast.AugAssign(target=target, value=value):
             yield target, value
+
+
+def all_stores_of(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Also those of loops and of `with`."""
+    yield from stores_of(node)
+    match node:
+        case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
+            yield from pairs(target, value)
+        case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+            yield from pairs(target, value)
 
 
 def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:

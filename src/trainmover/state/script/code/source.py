@@ -27,8 +27,9 @@ from trainmover.state.script.code.read_inside import read_inside
 from trainmover.state.script.code.scopes import MODULE, UNKNOWN, File, Scope, Source
 from trainmover.state.script.code.syntax import called_name, last_name, walk
 from trainmover.state.script.code.times.acting import acting
-from trainmover.state.script.code.times.clocks import Clocks, asks_clock
+from trainmover.state.script.code.times.clocks import Clocks
 from trainmover.state.script.code.times.guarded import read_as_values
+from trainmover.state.script.code.times.telling import asks_clock
 from trainmover.torch_internals.distributed.backends import PREFIX
 
 _BUILDS = frozenset(
