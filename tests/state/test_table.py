@@ -68,12 +68,12 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
 }
 """How each changes; the others need groups, and have tests of their own: see `ELSEWHERE`."""
 ELSEWHERE = {
-    "hooks": "kinds/test_hooks.py",
-    "large_buffers": "kinds/test_large_buffers.py",
-    "settings": "kinds/test_settings.py",
-    "stages": "kinds/test_stages.py",
-    "unsharded": "kinds/test_unsharded.py",
-    "used": "kinds/test_used.py",
+    "hooks": "kinds/parallel/test_hooks.py",
+    "large_buffers": "kinds/modules/test_large_buffers.py",
+    "settings": "kinds/optimizers/test_settings.py",
+    "stages": "kinds/optimizers/test_stages.py",
+    "unsharded": "kinds/parallel/test_unsharded.py",
+    "used": "kinds/parallel/test_used.py",
 }
 
 

@@ -79,7 +79,7 @@ PARTS = {
     "buffers": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
     "large_buffers": {
         **_bulk(Cell(Do.KEEP, "worker/step/retry/before.py")),
-        Moment.RECORD: Cell(Do.SEND, "state/kinds/large_buffers.py"),
+        Moment.RECORD: Cell(Do.SEND, "state/kinds/modules/large_buffers.py"),
         Moment.COMPARE: Cell(Do.CHECK, "state/proof/samples.py"),  # Rounds hash the tensors.
     },
     "unsaved": _small(),

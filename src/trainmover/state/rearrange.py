@@ -14,8 +14,9 @@ from torch import Tensor
 
 from trainmover.state.arrangement import Arrangement
 from trainmover.state.items import HasState
-from trainmover.state.kinds import attributes, values
+from trainmover.state.kinds import values
 from trainmover.state.kinds.filling import hold_the_same
+from trainmover.state.kinds.modules import attributes
 
 _DEPTH_MAX = 6
 

@@ -17,19 +17,19 @@ from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode, loading
 from trainmover.state.arrangement import Arrangement, arrangement_of, in_common
 from trainmover.state.items import HasState, Item
-from trainmover.state.kinds.attributes import Stored
-from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.finding import GRADIENTS, gradients_of, parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.grouped import Grouped, paths_by_name
-from trainmover.state.kinds.hooks import Hooks
-from trainmover.state.kinds.large_buffers import KIND, LargeBuffers
-from trainmover.state.kinds.modes import Modes
-from trainmover.state.kinds.settings import Settings
-from trainmover.state.kinds.unsharded import Unsharded
-from trainmover.state.kinds.used import Used
-from trainmover.state.kinds.zero import shard_of
+from trainmover.state.kinds.modules.attributes import Stored
+from trainmover.state.kinds.modules.buffers import Buffers
+from trainmover.state.kinds.modules.large_buffers import KIND, LargeBuffers
+from trainmover.state.kinds.modules.modes import Modes
+from trainmover.state.kinds.optimizers.grouped import Grouped, paths_by_name
+from trainmover.state.kinds.optimizers.settings import Settings
+from trainmover.state.kinds.optimizers.zero import shard_of
+from trainmover.state.kinds.parallel.hooks import Hooks
+from trainmover.state.kinds.parallel.unsharded import Unsharded
+from trainmover.state.kinds.parallel.used import Used
 from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.proof.digest import Digest, digest_of

@@ -21,9 +21,9 @@ from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
 from trainmover.sandbox.process import modules
-from trainmover.state.kinds.hooks import watch_hooks
-from trainmover.state.kinds.modes import watch_wrappers
-from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.modules.modes import watch_wrappers
+from trainmover.state.kinds.modules.registered import registered
+from trainmover.state.kinds.parallel.hooks import watch_hooks
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token

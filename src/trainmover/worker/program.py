@@ -13,7 +13,7 @@ import trainmover
 from trainmover.comm import groups
 from trainmover.comm.failures import is_of_device
 from trainmover.sandbox.process.modules import is_own_file
-from trainmover.state.kinds.hooks import forget_hooks
+from trainmover.state.kinds.parallel.hooks import forget_hooks
 from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.flat import Memory, unflatten
+from trainmover.state.kinds.modules.buffers import Buffers
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry import before
 

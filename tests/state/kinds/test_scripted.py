@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state.kinds.attributes import Attributes
+from trainmover.state.kinds.modules.attributes import Attributes
 from trainmover.torch_internals import scripted
 
 

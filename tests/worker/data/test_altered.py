@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, Subset, WeightedRando
 from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
-from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX
+from trainmover.state.kinds.modules.attributes import ATTRIBUTE_BYTES_MAX
 from trainmover.worker.data.altered import altered, put_back
 from trainmover.worker.data.batches import Batches
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch
 from trainmover.state import rng
-from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.modules.registered import registered
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked

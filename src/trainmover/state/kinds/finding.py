@@ -7,17 +7,17 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from trainmover.state.items import HasState, Item
-from trainmover.state.kinds.attributes import Attributes, Stored
-from trainmover.state.kinds.buffers import Buffers
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.hooks import Hooks
-from trainmover.state.kinds.large_buffers import KIND, NONE, LargeBuffers
-from trainmover.state.kinds.modes import Modes
-from trainmover.state.kinds.settings import Settings
-from trainmover.state.kinds.stages import Stages
-from trainmover.state.kinds.unsaved import Unsaved
-from trainmover.state.kinds.unsharded import Unsharded
-from trainmover.state.kinds.used import Used
+from trainmover.state.kinds.modules.attributes import Attributes, Stored
+from trainmover.state.kinds.modules.buffers import Buffers
+from trainmover.state.kinds.modules.large_buffers import KIND, NONE, LargeBuffers
+from trainmover.state.kinds.modules.modes import Modes
+from trainmover.state.kinds.modules.unsaved import Unsaved
+from trainmover.state.kinds.optimizers.settings import Settings
+from trainmover.state.kinds.optimizers.stages import Stages
+from trainmover.state.kinds.parallel.hooks import Hooks
+from trainmover.state.kinds.parallel.unsharded import Unsharded
+from trainmover.state.kinds.parallel.used import Used
 
 GRADIENTS = "gradients"
 

@@ -27,8 +27,8 @@ import xxhash
 from torch import nn
 
 from trainmover.state.encode import decode
-from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.filling import filled
+from trainmover.state.kinds.modules.attributes import Attributes
 from trainmover.state.script.fold.there import is_of_there
 from trainmover.state.script.handles import store
 from trainmover.state.script.search.layout import Slot

@@ -33,8 +33,8 @@ from trainmover.asked import are
 from trainmover.errors import UserError
 from trainmover.state import sets, tensor_bytes
 from trainmover.state.encode import as_local, encode
-from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.generators import Generator, state_of
+from trainmover.state.kinds.modules.attributes import Attributes
 from trainmover.state.script import handles
 from trainmover.state.script.fold import databases, kinds, names, objects, of_torch, tensors
 from trainmover.state.script.fold.addresses import are_addresses

@@ -15,8 +15,8 @@ from torch.nn import Parameter
 from trainmover.errors import UserError
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode, encode
-from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored
 from trainmover.state.kinds.filling import Filling
+from trainmover.state.kinds.modules.attributes import ATTRIBUTE_BYTES_MAX, Stored
 from trainmover.worker.data.loader_parts import objects_in
 
 _PLAIN = (bool, int, float, str, type(None))

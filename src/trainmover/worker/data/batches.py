@@ -38,8 +38,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
-from trainmover.state.kinds.attributes import Stored
 from trainmover.state.kinds.generators import Generator
+from trainmover.state.kinds.modules.attributes import Stored
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
 from trainmover.worker.data.altered import altered, chooses, put_back, unlike

@@ -7,8 +7,8 @@ import captures
 import pytest
 from torch import nn
 
-from trainmover.state.kinds.attributes import Attributes
 from trainmover.state.kinds.filling import filled
+from trainmover.state.kinds.modules.attributes import Attributes
 
 GONE = {
     "attribute": """

@@ -9,7 +9,7 @@ from captures import JOINER, RANK, run_in
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainmover.state.kinds.hooks import forget_hooks, watch_hooks
+from trainmover.state.kinds.parallel.hooks import forget_hooks, watch_hooks
 
 SCRIPT = """
 from torch.nn.parallel import DistributedDataParallel

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.state.kinds import modes
+from trainmover.state.kinds.modules import modes
 from trainmover.state.script.code.relied_on import relied_on
 from trainmover.state.script.comparison import advice
 from trainmover.state.script.things.layers import Layers

@@ -33,7 +33,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainmover.state.kinds.generators import is_generator
-from trainmover.state.kinds.hooks import Hooks, stays
+from trainmover.state.kinds.parallel.hooks import Hooks, stays
 from trainmover.state.script import brief, handles
 from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.scopes import Scope, Source

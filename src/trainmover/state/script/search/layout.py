@@ -11,7 +11,7 @@ from types import CellType, CodeType
 from typing import Any, NamedTuple
 
 from trainmover.asked import Sizes
-from trainmover.state.kinds.attributes import goes_along
+from trainmover.state.kinds.modules.attributes import goes_along
 from trainmover.state.script.place.stacked import Reader
 from trainmover.state.script.things.things import Things
 from trainmover.state.script.things.views import Views

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainmover.asked import are, held_in
-from trainmover.state.kinds.modes import wrappers_of
+from trainmover.state.kinds.modules.modes import wrappers_of
 from trainmover.torch_internals.distributed.ddp import summed_by
 from trainmover.torch_internals.modules import (
     buffers_in,

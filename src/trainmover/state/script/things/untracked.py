@@ -22,8 +22,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import as_local
 from trainmover.state.kinds.generators import KeptGenerator
+from trainmover.state.kinds.optimizers.zero import shard_of
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.kinds.zero import shard_of
 from trainmover.state.script.things.libraries import kept_in
 from trainmover.state.script.things.views import Views
 from trainmover.torch_internals import scripted

@@ -34,7 +34,7 @@ from trainmover.comm.calls.arguments import blank, gathers, gives_a_value
 from trainmover.comm.calls.tap import Call
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
-from trainmover.state.kinds.large_buffers import is_hash
+from trainmover.state.kinds.modules.large_buffers import is_hash
 from trainmover.torch_internals.trees import tree_map
 from trainmover.worker.data import rounds
 from trainmover.worker.data.batches import Batches

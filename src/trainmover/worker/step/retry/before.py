@@ -16,8 +16,8 @@ from trainmover.asked import are, held_in
 from trainmover.state import moments, rng, tensor_bytes
 from trainmover.state.kinds.flat import Memory, grouped
 from trainmover.state.kinds.generators import Generator, set_state, state_of
-from trainmover.state.kinds.registered import registered
-from trainmover.state.kinds.unsharded import Unsharded
+from trainmover.state.kinds.modules.registered import registered
+from trainmover.state.kinds.parallel.unsharded import Unsharded
 from trainmover.state.script import process
 from trainmover.state.script.search.layout import ABSENT
 from trainmover.state.script.things.crowds import Crowd

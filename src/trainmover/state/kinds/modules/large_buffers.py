@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from trainmover.asked import Answers, Held, held_in
 from trainmover.state import encode, tensor_bytes
-from trainmover.state.kinds.buffers import Buffers
-from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.modules.buffers import Buffers
+from trainmover.state.kinds.modules.registered import registered
 from trainmover.state.proof.digest import hashes_of
 from trainmover.torch_internals.modules import buffers_in, unsaved_of
 from trainmover.torch_internals.tensors import ADDRESS, FORM, VERSION

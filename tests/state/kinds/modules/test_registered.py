@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.state.kinds.registered import Registered
+from trainmover.state.kinds.modules.registered import Registered
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.state import encode
-from trainmover.state.kinds import modes
-from trainmover.state.kinds.modes import Modes
+from trainmover.state.kinds.modules import modes
+from trainmover.state.kinds.modules.modes import Modes
 
 KEPT: list[object] = []
 """Groups: who lets go of one waits for its threads to end, while these may wait for Python."""

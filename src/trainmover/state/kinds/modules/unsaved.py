@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
-from trainmover.state.kinds.attributes import ATTRIBUTE_BYTES_MAX, Stored
 from trainmover.state.kinds.filling import Filling, hold_the_same
-from trainmover.state.kinds.registered import Seen, registered, version
+from trainmover.state.kinds.modules.attributes import ATTRIBUTE_BYTES_MAX, Stored
+from trainmover.state.kinds.modules.registered import Seen, registered, version
 from trainmover.state.tensor_bytes import is_plain, size_of
 from trainmover.torch_internals.modules import buffers_of, unsaved_of
 

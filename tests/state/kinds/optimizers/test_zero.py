@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import encode
-from trainmover.state.kinds.zero import shard_of
+from trainmover.state.kinds.optimizers.zero import shard_of
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry.before import Before
 from trainmover.worker.step.retry.undo import Undo

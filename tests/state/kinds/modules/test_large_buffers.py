@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.state.kinds.buffers import Buffers
-from trainmover.state.kinds.large_buffers import LargeBuffers, is_hash
+from trainmover.state.kinds.modules.buffers import Buffers
+from trainmover.state.kinds.modules.large_buffers import LargeBuffers, is_hash
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.aliases import aliases
@@ -100,7 +100,8 @@ def test_what_is_not_written_to_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     found = large(net)
     found.encoded()
     monkeypatch.setattr(
-        "trainmover.state.kinds.large_buffers.hashes_of", lambda tensors: pytest.fail("read")
+        "trainmover.state.kinds.modules.large_buffers.hashes_of",
+        lambda tensors: pytest.fail("read"),
     )
     with torch.no_grad():
         net.norm(torch.randn(8, 4))

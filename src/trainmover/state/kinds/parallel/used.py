@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.state import encode
-from trainmover.state.kinds.modes import Wrappers
+from trainmover.state.kinds.modules.modes import Wrappers
 from trainmover.torch_internals.distributed import used
 
 _Looking = tuple[weakref.ref[DistributedDataParallel], "memoryview[int]"]

@@ -14,8 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainmover.errors import StateMismatch, UserError
-from trainmover.state.kinds import hooks
-from trainmover.state.kinds.hooks import Hooks, forget_hooks, watch_hooks
+from trainmover.state.kinds.parallel import hooks
+from trainmover.state.kinds.parallel.hooks import Hooks, forget_hooks, watch_hooks
 from trainmover.state.tracked import Tracked
 
 

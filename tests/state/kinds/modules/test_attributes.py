@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from trainmover.state import encode
-from trainmover.state.kinds.attributes import Attributes
-from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.modules.attributes import Attributes
+from trainmover.state.kinds.modules.registered import registered
 from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
-from trainmover.state.kinds import unsaved
-from trainmover.state.kinds.registered import registered
-from trainmover.state.kinds.unsaved import Unsaved
+from trainmover.state.kinds.modules import unsaved
+from trainmover.state.kinds.modules.registered import registered
+from trainmover.state.kinds.modules.unsaved import Unsaved
 from trainmover.state.tracked import Tracked
 
 

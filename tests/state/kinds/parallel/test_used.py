@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.state import encode
-from trainmover.state.kinds import modes
-from trainmover.state.kinds.used import Used
+from trainmover.state.kinds.modules import modes
+from trainmover.state.kinds.parallel.used import Used
 from trainmover.state.moments import Moment
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.distributed import used

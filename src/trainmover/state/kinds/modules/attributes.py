@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from trainmover.errors import UserError
 from trainmover.state import encode, tensor_bytes
 from trainmover.state.kinds.filling import Filling, filled
-from trainmover.state.kinds.registered import registered
+from trainmover.state.kinds.modules.registered import registered
 from trainmover.torch_internals import modules, scripted
 
 ATTRIBUTE_BYTES_MAX = 64 * 1024

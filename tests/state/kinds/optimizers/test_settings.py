@@ -10,7 +10,7 @@ from torch import nn
 
 from trainmover.errors import StateMismatch
 from trainmover.state import encode
-from trainmover.state.kinds.settings import Settings
+from trainmover.state.kinds.optimizers.settings import Settings
 from trainmover.state.tracked import Tracked
 
 

@@ -1,0 +1,1 @@
+"""What a module has beside its parameters: flags, plain attributes, buffers of every sort."""

@@ -1,0 +1,1 @@
+"""What an optimizer has beside the state of its parameters, and what scales its gradients."""

@@ -1,0 +1,1 @@
+"""What the wrappers of data parallel training keep to themselves from step to step."""
