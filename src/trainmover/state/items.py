@@ -15,6 +15,13 @@ class HasState(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
+@runtime_checkable
+class Encodes(HasState, Protocol):
+    """A kind that keeps its state in bytes: the same ones while it is the same."""
+
+    def encoded(self) -> bytes: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Item:
     """What lies beside a tracked object.

@@ -16,13 +16,13 @@ from torch.nn.parameter import is_lazy
 from trainmover.errors import ProtocolError, StateMismatch, UserError
 from trainmover.state import encode, loading
 from trainmover.state.arrangement import Arrangement, arrangement_of, in_common
-from trainmover.state.items import HasState, Item
+from trainmover.state.items import Encodes, HasState, Item
 from trainmover.state.kinds.finding import GRADIENTS, gradients_of, parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
 from trainmover.state.kinds.modules.attributes import Stored
 from trainmover.state.kinds.modules.buffers import Buffers
-from trainmover.state.kinds.modules.large_buffers import KIND, LargeBuffers
+from trainmover.state.kinds.modules.large_buffers import KIND
 from trainmover.state.kinds.modules.modes import Modes
 from trainmover.state.kinds.optimizers.grouped import Grouped, paths_by_name
 from trainmover.state.kinds.optimizers.settings import Settings
@@ -451,11 +451,10 @@ def _is_large(state: object) -> bool:
 def _asked(value: HasState) -> tuple[Callable[[], Any], bool, object]:
     """What gives its state at each step, whether in bytes already, and what is true while there may
     be any."""
-    if isinstance(value, Modes | Buffers | LargeBuffers | Settings):
-        return value.encoded, True, True
-    if isinstance(value, Used):
-        return value.encoded, True, value.any
-    return value.state_dict, False, value.any if isinstance(value, Hooks) else True
+    any_is = value.any if isinstance(value, Used | Hooks) else True
+    if isinstance(value, Encodes):
+        return value.encoded, True, any_is
+    return value.state_dict, False, any_is
 
 
 def _named(name: str, error: UserError) -> UserError:

@@ -433,8 +433,9 @@ def differs_calm(habit: Habit) -> str:
 
 
 def as_promised(habit: Habit, found: Verdict) -> bool:
-    promised = {Verdict.REFUSED if habit.refused else Verdict.EQUAL}
-    return found in promised | ({Verdict.REFUSED} if habit.seldom else set())
+    if habit.seldom:
+        return found in (Verdict.EQUAL, Verdict.REFUSED)
+    return found is (Verdict.REFUSED if habit.refused else Verdict.EQUAL)
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ class Journey:
         self._fetched = 0  # Since its rank's place, before the first step from there.
         self._compared = False  # With its rank, behind a reserve.
         self._others: Step | None = None  # That the rank has called with other values.
-        self._apart: list[Difference] = []  # From the rank, as that was called.
+        self._apart: list[Difference] = []  # As the first step since its fetch was called.
         self._rounds: WeakKeyDictionary[Batches, int] = WeakKeyDictionary()  # Of loops passed by.
         self._kept: dict[str, bytes] = {}  # Of the script's own, as steps have left it here.
         self._keeps = False  # A step was passed over in the loop that is passed by.
@@ -100,11 +100,11 @@ class Journey:
     def compare_inputs(self, args: Any, kwargs: Any) -> None:
         """A step is called with these: the rank has called it with the same, as far as is known."""
         self._refusal.put_back()
+        if self.way.in_loops:
+            return
         record = self.way.record
         step, *known = record.inputs or (0,)
         here = self._member.calls + 1
-        if self.way.in_loops:
-            return
         if step == here:
             alike = known == [hash_of(args, kwargs)]
             if record.begun is not None and self.passes_over:
