@@ -34,6 +34,7 @@ from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.proof.digest import Digest, digest_of
 from trainmover.state.proof.signature import signature_of
+from trainmover.state.reading import Reading
 from trainmover.torch_internals.modules import tensors_of
 from trainmover.torch_internals.optimizers import is_zero
 
@@ -156,6 +157,12 @@ class Tracked:
     def items(self) -> Iterable[tuple[str, HasState]]:
         return self._objects.items()
 
+    def looked_into(self) -> Iterable[tuple[str, HasState]]:
+        """The same, where whoever asks reads their state. Raises UserError for an object of which
+        that has an effect: see `Reading`."""
+        self._size()
+        return self._objects.items()
+
     def ids(self) -> tuple[int, ...]:
         """Of the objects, in their order."""
         return tuple(map(id, self._objects.values()))
@@ -229,9 +236,11 @@ class Tracked:
         for name, obj in self._objects.items():
             if name not in self._bulk and name not in self._sized:
                 self._sized.add(name)
-                begun, state = self._calls(), obj.state_dict()
+                begun, reading = self._calls(), Reading(name, obj, self._objects.values())
+                state = obj.state_dict()
                 if self._calls() != begun:
                     raise _gathers(name, obj)
+                reading.check()
                 if _is_large(state):
                     self._bulk.add(name)
 

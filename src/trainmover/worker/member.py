@@ -115,7 +115,7 @@ class Member:
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
         self.variables = Variables(
-            lambda: self.tracked.items(),
+            lambda: self.tracked.looked_into(),
             is_own_file,
             lambda: self.loops.generators(),
             of_scripts,

@@ -107,6 +107,7 @@ HABITS = [
     equal("before/codes_dropped", rare=True),
     equal("before/bank_after_warm_up", holds=(6, 25), moment=True, alone=True, rare=True),
     refused("models/adapters_alone", moment=True, rare=True),
+    refused("models/app_state", rare=True),
     equal("models/norms_thawed", holds=(6, 25), moment=True, rare=True),
     equal("before/bulk_object", rare=True),
     equal("before/nonpersistent"),

@@ -1,0 +1,104 @@
+"""An object whose state_dict() has an effect is refused, as it is read first; others are not."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from trainmover.errors import UserError
+from trainmover.state.tracked import Tracked
+
+
+class Own:
+    """Of the script's: its state is read by `read`."""
+
+    def __init__(self, read: Callable[["Own"], Any]) -> None:
+        self.model = nn.Linear(2, 2)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.saves, self.saved_s, self.read = 0, 0.0, read
+
+    def state_dict(self) -> dict[str, Any]:
+        self.read(self)
+        return {"saves": self.saves}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.saves = state["saves"]
+
+
+class Holder(Own):
+    """What it holds lies in an object of its own."""
+
+    def __init__(self, read: Callable[["Own"], Any]) -> None:
+        super().__init__(read)
+        self.inner = Own(read)
+
+
+def begin_state(own: Own) -> None:
+    for parameter in own.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    own.optimizer.step()
+    own.optimizer.zero_grad()
+
+
+def set_gradient(own: Own) -> None:
+    own.model.weight.grad = torch.ones(2, 2)
+
+
+def count(own: Own) -> None:
+    own.saves += 1
+
+
+def write(own: Own) -> None:
+    with torch.no_grad():
+        own.model.weight.mul_(1.0)
+
+
+EFFECTS: dict[str, tuple[Callable[[Own], Any], str]] = {
+    "an optimizer's state": (begin_state, "Linear and the state of Adam"),
+    "a gradient": (set_gradient, "the state of Linear"),
+    "a parameter": (write, "the state of Linear"),
+    "one inside": (lambda own: write(getattr(own, "inner", own)), "the state of Linear"),
+    "torch's generator": (lambda own: torch.rand(1), "generators of random numbers"),
+    "python's generator": (lambda own: random.random(), "generators of random numbers"),
+    "a count": (count, "its own `saves`"),
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_an_effect_is_refused(effect: str) -> None:
+    read, said = EFFECTS[effect]
+    tracked = Tracked()
+    tracked.add("app", Holder(read))
+    with pytest.raises(UserError, match=said) as raised:
+        tracked.looked_into()
+    assert "test_reading.py line 2" in raised.value.happened
+    assert "model=app.model, optimizer=app.optimizer" in raised.value.do
+
+
+def test_of_a_tracked_object_too() -> None:
+    tracked, model = Tracked(), nn.Linear(2, 2)
+    tracked.add("model", model)
+    tracked.add("app", Own(lambda _: model.bias.detach().add_(1)))
+    with pytest.raises(UserError, match="the state of Linear"):
+        tracked.looked_into()
+
+
+def stamp(own: Own) -> None:
+    own.saved_s = time.monotonic()
+
+
+def look(own: Own) -> None:
+    own.model.state_dict()
+    own.optimizer.state_dict()
+
+
+@pytest.mark.parametrize("read", [look, stamp])
+def test_what_has_none_is_not(read: Callable[[Own], Any]) -> None:
+    tracked = Tracked()
+    tracked.add("app", Own(read))
+    assert dict(tracked.looked_into())
+    assert tracked.small_states()["app"]
