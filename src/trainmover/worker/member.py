@@ -632,8 +632,8 @@ class Member:
 
 def _late_result(code: object) -> str:
     return (
-        f"what the step{place_of_step(code)} returns is not in its variables at its first update: "
-        "if a machine is lost between that and the return, and the script goes on with what was "
+        f"what the step{place_of_step(code)} returns is not known at its first update: if a "
+        "machine is lost between that and the return, and the script goes on with what was "
         "returned, nobody can take the rank. Have it in variables of its own before "
         "optimizer.step(), as numbers with a fraction or tensors, or report the number and return "
         "it alone"

@@ -70,6 +70,7 @@ def refused(name: str, **others: Any) -> Habit:
 
 HABITS = [
     equal("after/returned"),
+    equal("after/returned_accuracy", moment=True),
     equal("after/given_unreported", moment=True, rare=True),
     equal("after/averaged_loss"),
     equal("after/plateau"),

@@ -1,19 +1,16 @@
 """What a step will give is known at its gate, if its function has it in a variable by then."""
 
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from made_steps import Gate, Steps
 from torch import Tensor
 
 from trainmover.worker.step.results.foreseen import FUNCTIONS_MAX, Foreseen
 from trainmover.worker.step.results.given import BYTES_MAX, packed, unpacked
 from trainmover.worker.step.results.reported import LOOKS_MAX
-
-Gate = Callable[[], None]
 
 
 def in_a_tensor(gate: Gate, number: float) -> Any:
@@ -66,19 +63,13 @@ def further_down(gate: Gate, number: float) -> Any:
 def made_behind_it(gate: Gate, number: float) -> Any:
     share = torch.tensor(number)
     gate()
-    return share + 1.5
+    return share + torch.rand(1)
 
 
-def with_a_word(gate: Gate, number: float) -> Any:
-    loss = torch.tensor(number)
+def made_by_an_object(gate: Gate, number: float) -> Any:
+    loss, optimizer = torch.tensor(number), torch.optim.SGD([torch.ones(1)], lr=number)
     gate()
-    return loss, "word"
-
-
-def always_the_same(gate: Gate, number: float) -> Any:
-    loss, size = torch.tensor(number), 8.0
-    gate()
-    return loss.item(), size
+    return loss.item(), optimizer.param_groups[0]["lr"] * 2
 
 
 def too_large(gate: Gate, number: float) -> Any:
@@ -99,37 +90,6 @@ def of_two_shapes(gate: Gate, number: float) -> Any:
     return loss.mean().item()
 
 
-class Steps:
-    """Of one function. seen: what its newest gate knew, sent: what went to the buddy behind it."""
-
-    def __init__(self, function: Callable[[Gate, float], Any]) -> None:
-        self.function = function
-        self.foreseen = Foreseen()
-        self.seen = self.sent = b""
-        self.calls, self.blind = 0, list[int]()
-
-    def make(self, number: float) -> Any:
-        self.foreseen.begin()
-        result = self.function(self._gate, number)
-        self.seen = self.foreseen.result
-        self.sent = self.foreseen.returned(self.function.__code__, result)
-        self.calls += 1
-        if self.foreseen.goes_blind(self.function.__code__):
-            self.blind.append(self.calls)
-        return result
-
-    def _gate(self) -> None:
-        def frames() -> Iterator[FrameType]:
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code is not self.function.__code__:
-                yield frame
-                frame = frame.f_back
-            assert frame is not None
-            yield frame
-
-        self.foreseen.at_gate(self.function.__code__, frames)
-
-
 @pytest.mark.parametrize(
     "function", [in_a_tensor, as_a_number, as_elements, in_a_dict, in_a_list, further_down]
 )
@@ -147,7 +107,7 @@ def test_what_is_in_variables_is_known_after_two_steps(function: Any) -> None:
     assert not steps.blind
 
 
-@pytest.mark.parametrize("function", [made_behind_it, with_a_word, always_the_same, too_large])
+@pytest.mark.parametrize("function", [made_behind_it, made_by_an_object, too_large])
 def test_what_is_in_none_goes_behind_the_step(function: Any) -> None:
     steps = Steps(function)
     for number in range(LOOKS_MAX + 3):

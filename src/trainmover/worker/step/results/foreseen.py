@@ -3,7 +3,8 @@
 A rank may be lost behind its gate, before its step has returned. The step has committed then, and
 what it gives has to be in the record of its gate. Mostly the script has it there already: a loss
 in a variable, of which the returned number is made. The first calls show which variables those
-are; each later call is compared with what its gate saw, bit for bit.
+are; each later call is compared with what its gate saw, bit for bit. What lies in none is worked
+out at the gate, if it can be: see `ahead`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,11 +16,14 @@ from torch import Tensor
 
 from trainmover.state import tensor_bytes
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
+from trainmover.worker.step.results.ahead import NOTHING, Ahead, ahead_of
 from trainmover.worker.step.results.given import BYTES_MAX, packed
 from trainmover.worker.step.results.reported import LOOKS_MAX
 
 VALUES = 2
 """So many that differ a number must have had: another variable is equal to it once by chance."""
+AHEAD_CALLS = 3
+"""In so many what was worked out ahead must have been what the function gave."""
 PARTS_MAX = 8
 """Of a list in a variable: of a longer one none is looked at."""
 FUNCTIONS_MAX = 64
@@ -53,18 +57,36 @@ class _Part:
 
 @dataclass
 class _Learned:
-    """Of one function. spec: how what it gives is made of its parts."""
+    """Of one function.
+
+    spec    how what it gives is made of its parts
+    ahead   what works it out at the gate; None: nothing does
+    worked  in so many calls that has been what the function gave
+    """
 
     looks: int = 0
     is_blind: bool = False
     spec: Any = None
     parts: list[_Part] = field(default_factory=list)
+    is_read: bool = False
+    ahead: Ahead | None = None
+    worked: int = 0
 
     @property
     def knows(self) -> bool:
         return bool(self.parts) and all(
             one.places and len(one.values) >= VALUES for one in self.parts
         )
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something of it was in no variable."""
+        return not all(one.places for one in self.parts)
+
+    @property
+    def works_out(self) -> bool:
+        """Whether what is worked out ahead is what it gives, as far as calls have shown."""
+        return self.ahead is not None and self.worked >= AHEAD_CALLS
 
 
 class Foreseen:
@@ -78,10 +100,11 @@ class Foreseen:
         self._is_given = False
         self._of: dict[object, _Learned] = {}
         self._seen: dict[_Place, Tensor | float] = {}
+        self._ahead = b""  # The same, worked out.
 
     def begin(self) -> None:
         """A step is tried."""
-        self.result, self._is_given, self._seen = b"", False, {}
+        self.result, self._is_given, self._seen, self._ahead = b"", False, {}, b""
 
     def at_gate(self, code: object, frames: Callable[[], Iterable[FrameType]]) -> None:
         """The step commits now. frames: of its function, and of what that has called."""
@@ -92,7 +115,10 @@ class Foreseen:
                 del self._of[next(iter(self._of))]
         if learned.knows:
             self.result = _made(learned, {frame.f_code: frame for frame in frames()})
-        elif learned.looks < LOOKS_MAX:
+            return
+        if learned.lacks:
+            self._work_out(learned, next((one for one in frames() if one.f_code is code), None))
+        if learned.looks < LOOKS_MAX:
             learned.looks += 1
             self._seen = {
                 _Place(frame.f_code, name, number): value
@@ -100,6 +126,21 @@ class Foreseen:
                 for name, held in frame.f_locals.items()
                 for number, value in _parts_of(held)
             }
+
+    def _work_out(self, learned: _Learned, frame: FrameType | None) -> None:
+        """frame: of the function; None: it is no function of Python"""
+        if frame is None:
+            return
+        if not learned.is_read:
+            learned.is_read, learned.ahead = True, ahead_of(frame)
+        if learned.ahead is None:
+            return
+        if (given := learned.ahead.work_out(frame)) is NOTHING:
+            learned.ahead = None
+            return
+        self._ahead = packed(given)
+        if learned.works_out:
+            self.result = self._ahead
 
     def at_return(self, result: Any) -> None:
         """The step gives this, and commits only now."""
@@ -111,13 +152,19 @@ class Foreseen:
             return b""
         if learned := self._of.get(code):
             _learn(learned, result, self._seen)
+            if data == self._ahead:
+                learned.worked += 1
+            elif self._ahead:
+                learned.ahead = None
         self._seen = {}
         return data
 
     def goes_blind(self, code: object) -> bool:
         """Whether the gates of that function will not know what it gives, since its last call."""
         learned = self._of.get(code)
-        if learned is None or learned.is_blind or learned.looks < LOOKS_MAX or learned.knows:
+        if learned is None or learned.is_blind or learned.looks < LOOKS_MAX:
+            return False
+        if learned.knows or learned.works_out:
             return False
         learned.is_blind = True
         return True
