@@ -222,8 +222,18 @@ class Tracked:
         return {name: state for name, state in states.items() if state}
 
     def _consumers(self) -> set[int]:
-        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        return {id(parameter) for group in groups for parameter in group["params"]}
+        return set(map(id, self._updated_by_optimizers()))
+
+    def _updated_by_optimizers(self) -> Iterator[Tensor]:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+    def updated(self) -> Iterator[Tensor]:
+        """What steps write to: tensors of modules, and parameters of optimizers."""
+        yield from self._updated_by_optimizers()
+        for part in self.modules:
+            yield from (one for one in tensors_of(part).values() if one is not None)
 
     def bulk_names(self) -> list[str]:
         """In the order of `add`, then what is too large for a record at this moment. Looks into

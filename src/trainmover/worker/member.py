@@ -130,7 +130,7 @@ class Member:
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
         self.reported = Reported()
-        self.kinds, self.foreseen = Kinds(), Foreseen()
+        self.kinds, self.foreseen = Kinds(), Foreseen(self.tracked.updated)
 
     def _meet_others(self, station: Station) -> None:
         """Where ranks wait for each other, between steps and in them."""
@@ -624,7 +624,11 @@ class Member:
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)
-        self.reported, self.kinds, self.foreseen = Reported(), Kinds(), Foreseen()
+        self.reported, self.kinds, self.foreseen = (
+            Reported(),
+            Kinds(),
+            Foreseen(self.tracked.updated),
+        )
         self.updates.forget()
         self.deposit.forget()
         self.recording.forget()

@@ -1,9 +1,11 @@
 """Steps of one function that has its gate in it, as a rank makes them."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
+
+from torch import Tensor
 
 from trainmover.worker.step.results.foreseen import Foreseen
 
@@ -13,9 +15,13 @@ Gate = Callable[[], None]
 class Steps:
     """Of one function. seen: what its newest gate knew, sent: what went to the buddy behind it."""
 
-    def __init__(self, function: Callable[[Gate, float], Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[[Gate, float], Any],
+        kept: Callable[[], Iterable[Tensor]] = tuple,
+    ) -> None:
         self.function = function
-        self.foreseen = Foreseen()
+        self.foreseen = Foreseen(kept)
         self.seen = self.sent = b""
         self.calls, self.blind = 0, list[int]()
 

@@ -1,7 +1,6 @@
 """What a step works out of its variables behind its gate is known at it, if to do so only reads."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ count = 0
 weights = nn.Parameter(torch.ones(3))
 optimizer = torch.optim.SGD([weights], lr=0.5)
 seen: list[float] = []
+tensors = [torch.ones(1)]
+NAMES = ["a", "b", "c"]
 
 
 def accuracy(output: Tensor, target: Tensor, topk: tuple[int, ...] = (1,)) -> list[Tensor]:
@@ -103,9 +104,9 @@ def of_libraries(gate: Gate, number: float) -> Any:
 
 
 def of_a_comprehension(gate: Gate, number: float) -> Any:
-    batch: dict[str, Any] = {"output": given(number)[0], "names": ["a", "b", "c"]}
+    batch = {"output": given(number)[0]}
     gate()
-    return {name: batch["output"][:, at].mean().item() for at, name in enumerate(batch["names"])}
+    return {name: batch["output"][:, at].mean().item() for at, name in enumerate(NAMES)}
 
 
 def in_a_branch(gate: Gate, number: float) -> Any:
@@ -169,6 +170,41 @@ def by_a_method(gate: Gate, number: float, meter: Meter = Meter()) -> Any:  # no
     output, _ = given(number)
     gate()
     return meter.mean(output)
+
+
+def by_a_global(gate: Gate, number: float) -> Any:
+    output, _ = given(number)
+    gate()
+    return output.sum().item() * count
+
+
+def by_a_global_list(gate: Gate, number: float) -> Any:
+    output, _ = given(number)
+    gate()
+    return output.sum().item() * len(tensors)
+
+
+def by_what_a_dict_is_given(gate: Gate, number: float) -> Any:
+    output, _ = given(number)
+    stats: dict[str, Any] = {}
+    gate()
+    if number > 1:
+        stats.update(top=output.max().item())
+    return stats
+
+
+def by_a_sort(gate: Gate, number: float) -> Any:
+    errors = given(number)[0].flatten().tolist()
+    gate()
+    errors.sort()
+    return errors[0] * 2
+
+
+def by_a_sort_on_the_way(gate: Gate, number: float) -> Any:
+    errors = given(number)[0].flatten().tolist()
+    gate()
+    done = errors.sort()
+    return errors[0] * 2, done
 
 
 def by_chance(gate: Gate, number: float) -> Any:
@@ -237,7 +273,15 @@ def in_a_loop(gate: Gate, number: float) -> Any:
 MORE = [
     *(by_a_count, by_a_list, by_a_write, by_a_method, by_chance, by_setting, by_parameter),
     *(by_one_of_two_ways, by_a_branch, by_what_is_written_between, by_what_is_stored_between),
-    *(by_what_the_gate_gives, in_a_loop),
+    *(
+        by_a_sort,
+        by_a_sort_on_the_way,
+        by_what_the_gate_gives,
+        by_a_global,
+        by_a_global_list,
+        by_what_a_dict_is_given,
+        in_a_loop,
+    ),
 ]
 
 
@@ -264,29 +308,42 @@ def test_no_generator_and_no_gradient_is_touched() -> None:
 
 
 def test_one_that_comes_to_something_else_is_no_longer_believed() -> None:
-    """A global that is stored to by what it calls, as the source does not show."""
-    changed: Callable[[], None] = lambda: None  # noqa: E731
+    """A tensor that is written to by what it is given to, as the source does not show."""
+    written: list[Tensor] = []
 
-    def of_a_global(gate: Gate, number: float) -> Any:
+    def of_a_tensor(gate: Gate, number: float) -> Any:
         output, _ = given(number)
         gate()
-        changed()
-        return output.sum().item() * scale
+        log(output, written)
+        return output.sum().item() * 2
 
-    steps = Steps(of_a_global)
+    steps = Steps(of_a_tensor)
     for call in range(AHEAD_CALLS + 2):
         result = steps.make(0.125 * (call + 1))
     assert steps.seen == packed(result)
-    changed = rescale
+    written.append(torch.ones(1))
     result = steps.make(2.5)
     assert steps.sent == packed(result) != steps.seen
     steps.make(3.5)
     assert steps.seen == b""
 
 
-scale = 1.0
+def log(output: Tensor, written: list[Tensor]) -> None:
+    for one in written:
+        output += one
 
 
-def rescale() -> None:
-    global scale
-    scale *= 2
+def test_what_is_updated_is_not_read() -> None:
+    """Not where it is as it was in the first steps either, as in a warm-up from zero."""
+    model = nn.Linear(2, 2)
+
+    def of_a_view(gate: Gate, number: float) -> Any:
+        weight = model.weight.detach()
+        gate()
+        return weight.norm().item() * number
+
+    for kept, known in ((model.parameters, False), (tuple, True)):
+        steps = Steps(of_a_view, kept)
+        for call in range(AHEAD_CALLS + 2):
+            steps.make(0.125 * (call + 1))
+        assert bool(steps.seen) == known

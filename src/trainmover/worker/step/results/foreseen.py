@@ -16,8 +16,9 @@ from torch import Tensor
 
 from trainmover.state import tensor_bytes
 from trainmover.torch_internals.trees import tree_flatten, tree_unflatten
-from trainmover.worker.step.results.ahead import NOTHING, Ahead, ahead_of
+from trainmover.worker.step.results.ahead import Ahead, ahead_of
 from trainmover.worker.step.results.given import BYTES_MAX, packed
+from trainmover.worker.step.results.reads import NOTHING
 from trainmover.worker.step.results.reported import LOOKS_MAX
 
 VALUES = 2
@@ -93,9 +94,12 @@ class Foreseen:
     """Of one rank's steps.
 
     result  of the step under way, packed; b"" if its gate does not know
+
+    kept: gives the tensors that steps update
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Callable[[], Iterable[Tensor]] = tuple) -> None:
+        self._kept = kept
         self.result = b""
         self._is_given = False
         self._of: dict[object, _Learned] = {}
@@ -132,7 +136,7 @@ class Foreseen:
         if frame is None:
             return
         if not learned.is_read:
-            learned.is_read, learned.ahead = True, ahead_of(frame)
+            learned.is_read, learned.ahead = True, ahead_of(frame, self._kept())
         if learned.ahead is None:
             return
         if (given := learned.ahead.work_out(frame)) is NOTHING:
