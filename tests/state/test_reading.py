@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from trainmover.errors import UserError
+from trainmover.state.reading import is_own
 from trainmover.state.tracked import Tracked
 
 
@@ -102,3 +103,43 @@ def test_what_has_none_is_not(read: Callable[[Own], Any]) -> None:
     tracked.add("app", Own(read))
     assert dict(tracked.looked_into())
     assert tracked.small_states()["app"]
+
+
+class Counting(nn.Linear):
+    """A module that says what its state is, as one with buffers on disk does."""
+
+    reads = 0
+
+    def get_extra_state(self) -> int:
+        self.reads += 1
+        return self.reads
+
+    def set_extra_state(self, state: int) -> None:
+        self.reads = state
+
+
+class Drawing(torch.optim.SGD):
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"seed": random.random()}
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: nn.Sequential(Counting(2, 2)), "its own `0.reads`"),
+        (lambda: Drawing([nn.Parameter(torch.ones(1))], lr=1.0), "generators of random numbers"),
+    ],
+)
+def test_of_modules_and_optimizers_too(made: Callable[[], Any], said: str) -> None:
+    tracked = Tracked()
+    tracked.add("it", made())
+    with pytest.raises(UserError, match=said) as raised:
+        tracked.looked_into()
+    assert "Let it only give its state" in raised.value.do
+
+
+def test_what_torch_says_itself_is_not_read_for_this() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert not is_own(model)
+    assert not is_own(torch.optim.AdamW(model.parameters()))
+    assert is_own(Own(stamp))

@@ -31,7 +31,7 @@ class Reading:
 
     def __init__(self, name: str, obj: object, beside: Iterable[object]) -> None:
         self._name, self._obj = name, obj
-        self._inside = dict(_parts_of(name, obj, 0))
+        self._inside = {} if isinstance(obj, _Part) else dict(_parts_of(name, obj, 0))
         parts = [*self._inside.values(), *(one for one in beside if isinstance(one, _Part))]
         self._parts = {id(one): one for one in parts}
         self._before = self._marks()
@@ -56,12 +56,33 @@ class Reading:
     def _marks(self) -> dict[tuple[str, int], Any]:
         """By what it is, in words, and by which of these."""
         marks: dict[tuple[str, int], Any] = {("the generators of random numbers", 0): rng.capture()}
-        for key, value in all_held_by(self._obj).items():
-            if type(value) in _COUNTS:
-                marks[f"its own `{key}`", 0] = value
+        for path, value in _counts_of(self._obj):
+            marks[f"its own `{path}`", 0] = value
         for number, one in self._parts.items():
             marks[f"the state of {type(one).__name__}", number] = _mark_of(one)
         return marks
+
+
+def is_own(obj: object) -> bool:
+    """Whether code that is not torch's says what its state is."""
+    if not isinstance(obj, nn.Module):
+        return not _is_of_torch(obj, "state_dict")
+    ways = "state_dict", "get_extra_state"
+    return not all(_is_of_torch(part, way) for part in obj.modules() for way in ways)
+
+
+def _is_of_torch(obj: object, way: str) -> bool:
+    module = getattr(getattr(type(obj), way, None), "__module__", None) or ""
+    return str(module).startswith("torch.")
+
+
+def _counts_of(obj: object) -> Iterator[tuple[str, Any]]:
+    """Plain attributes, of a module also those of its parts."""
+    parts = obj.named_modules() if isinstance(obj, nn.Module) else [("", obj)]
+    for path, part in parts:
+        for key, value in all_held_by(part).items():
+            if type(value) in _COUNTS:
+                yield f"{path}.{key}" if path else key, value
 
 
 def _parts_of(path: str, value: object, depth: int) -> Iterator[tuple[str, _Part]]:

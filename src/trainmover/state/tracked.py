@@ -34,7 +34,7 @@ from trainmover.state.moments import IN_BYTES, Moment
 from trainmover.state.placing import Leaves, bulk_leaves, destinations, load_bulk
 from trainmover.state.proof.digest import Digest, digest_of
 from trainmover.state.proof.signature import signature_of
-from trainmover.state.reading import Reading
+from trainmover.state.reading import Reading, is_own
 from trainmover.torch_internals.modules import tensors_of
 from trainmover.torch_internals.optimizers import is_zero
 
@@ -244,15 +244,18 @@ class Tracked:
 
     def _size(self) -> None:
         for name, obj in self._objects.items():
-            if name not in self._bulk and name not in self._sized:
-                self._sized.add(name)
-                begun, reading = self._calls(), Reading(name, obj, self._objects.values())
-                state = obj.state_dict()
-                if self._calls() != begun:
-                    raise _gathers(name, obj)
-                reading.check()
-                if _is_large(state):
-                    self._bulk.add(name)
+            if name in self._sized:
+                continue
+            self._sized.add(name)
+            if name in self._bulk and not is_own(obj):
+                continue
+            begun, reading = self._calls(), Reading(name, obj, self._objects.values())
+            state = obj.state_dict()
+            if self._calls() != begun:
+                raise _gathers(name, obj)
+            reading.check()
+            if _is_large(state):
+                self._bulk.add(name)
 
     def _bulk_object(self, name: str) -> HasState:
         return self._large[name] if name in self._large else self._known(name)

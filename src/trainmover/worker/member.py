@@ -494,7 +494,8 @@ class Member:
             raise UserError(
                 f"job.report() was called outside a step, or after its optimizer.step() ({where}).",
                 means="The values would not commit with the step.",
-                do="Call it in the function marked @job.step, before the optimizer's step().",
+                do="Call it in the function marked @job.step, before the optimizer's step(): that "
+                "calls a closure behind its commit. Or return the loss: then it is reported.",
             )
         is_own = not self.boundary.tainted()
         for name, value in values.items():  # The script may change its memory behind this.
