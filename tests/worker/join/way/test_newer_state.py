@@ -251,3 +251,45 @@ def test_a_sharded_model_is_followed(tmp_path: Path) -> None:
         assert type(made) is TensorOfBefore
     finally:
         dist.destroy_process_group()
+
+
+WRITES: list[Callable[[Tensor], object]] = [
+    lambda bias: bias.data.mul_(0.9).add_(0.1),
+    lambda bias: bias.mul_(0.9),
+    lambda bias: torch._foreach_mul_([bias], 0.9),
+    lambda bias: bias.__setitem__(0, 0.5),
+    lambda bias: bias.detach().lerp_(torch.ones(2), 0.1),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_that_they_change_it_is_seen_as_they_do(write: Callable[[Tensor], object]) -> None:
+    """Also by what no counter sees, and begins behind the first steps."""
+    run = Run()
+    run.newer.begin()
+    run.newer.step_passed()
+    before = run.model[0].bias.sum().item()
+    with torch.no_grad():
+        write(run.model[0].bias)
+    after, other = run.model[0].bias.sum().item(), run.model[0].weight.sum().item()
+    run.newer.break_off()
+    assert [type(before), type(after), type(other)] == [float, NumberOfBefore, float]
+
+
+KNOWN: list[Callable[[Tensor], object]] = [
+    lambda bias: bias.zero_(),
+    lambda bias: bias.data.fill_(0.5),
+    lambda bias: bias.requires_grad_(False),
+]
+
+
+@pytest.mark.parametrize("fill", KNOWN)
+def test_what_they_fill_it_with_is_known(fill: Callable[[Tensor], object]) -> None:
+    run = Run()
+    run.newer.begin()
+    run.newer.step_passed()
+    with torch.no_grad():
+        fill(run.model[0].bias)
+    after = run.model[0].bias.sum().item()
+    run.newer.break_off()
+    assert type(after) is float

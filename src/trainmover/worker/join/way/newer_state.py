@@ -7,7 +7,8 @@ is left of it behind the step stands for nothing, and so does what lines there m
 
 The same is true of what the lines behind the step make of state that they change themselves, as an
 average of weights that is brought up to date there, and then tried: the state is a rank's that has
-been through these lines.
+been through these lines. Which state that is the rank's first steps have told; and it is seen here,
+where the lines come to write to it, past all counters as well (`.data`).
 """
 
 import math
@@ -40,6 +41,7 @@ _TELLS = frozenset(
 )
 """What gives plain values of a tensor. Nobody could see what becomes of these."""
 
+_NO_WRITES = frozenset({"requires_grad_", "detach_", "share_memory_"})
 _PLAIN = (Tensor, nn.Parameter)
 Made = weakref.ref[Tensor]
 
@@ -55,6 +57,7 @@ class NewerState(TorchFunctionMode):
         super().__init__()
         self._tracked = tracked
         self._state = self._newer = _Those(_newer_in(tracked))
+        self._is_behind = False
         self._made: dict[int, Made] = {}
         self._made_in: dict[int, Made] = {}  # By the memory that they lie in.
 
@@ -65,6 +68,7 @@ class NewerState(TorchFunctionMode):
 
     def step_passed(self, moved: Collection[str] = ()) -> None:
         """The lines that follow find what is tracked as they should, but for these paths of it."""
+        self._is_behind = True
         every = watched(self._tracked) if moved else ()
         self._newer = _Those(one for path, one in every if path in moved)
 
@@ -95,7 +99,10 @@ class NewerState(TorchFunctionMode):
         given = tree_flatten([args, kwargs])[0]
         untimely = [one for one in given if self._is_untimely(one)]
         if not untimely:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if self._is_behind and _writes(name) and name not in FILLS:
+                self._changed(next(iter(args or kwargs.values())))
+            return result
         if name == "item":
             return NumberOfBefore()
         if name in SHOWN:
@@ -112,6 +119,12 @@ class NewerState(TorchFunctionMode):
             return result
         self._note([result, [first] if _writes(name) else [], kwargs.get("out")])
         return result
+
+    def _changed(self, written: Any) -> None:
+        """These lines have changed it themselves: one tensor, or several."""
+        for one in tree_flatten(written)[0]:
+            if isinstance(one, Tensor) and one in self._state:
+                self._newer.add(one)
 
     def _note(self, made: Any) -> None:
         for one in tree_flatten(made)[0]:
@@ -145,6 +158,12 @@ class _Those:
         held = list(tensors)
         self._ids = {*map(id, held)}
         self._memory = {*map(memory_of, held)} - {0}
+
+    def add(self, tensor: Tensor) -> None:
+        """It lives as long as these are asked for."""
+        self._ids.add(id(tensor))
+        if memory := memory_of(tensor):
+            self._memory.add(memory)
 
     def __contains__(self, tensor: Tensor) -> bool:
         return id(tensor) in self._ids or memory_of(tensor) in self._memory
@@ -186,5 +205,5 @@ def _with_gradients(parameters: Iterable[Tensor]) -> Iterator[Tensor]:
 
 
 def _writes(name: str) -> bool:
-    in_place = name.endswith("_") and not name.endswith("__")
+    in_place = name.endswith("_") and not name.endswith("__") and name not in _NO_WRITES
     return in_place or name == "__setitem__" or name.startswith("__i")
