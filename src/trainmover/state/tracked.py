@@ -160,7 +160,8 @@ class Tracked:
     def looked_into(self) -> Iterable[tuple[str, HasState]]:
         """The same, where whoever asks reads their state. Raises UserError for an object of which
         that has an effect: see `Reading`."""
-        self._size()
+        if len(self._sized) < self.count:
+            self._size()
         return self._objects.items()
 
     def ids(self) -> tuple[int, ...]:
