@@ -1,8 +1,9 @@
 """Whether it has an effect to read the state of an object of the script's.
 
 It is read at every step, where a plain run reads it for a checkpoint, or never. A state_dict() that
-draws random numbers, counts its calls, or makes an optimizer begin its state (as
-torch.distributed.checkpoint.state_dict does) would give other numbers in an undisturbed run.
+draws random numbers, or makes an optimizer begin its state (as torch.distributed.checkpoint's does)
+would give other numbers in an undisturbed run. What an object only knows of itself, as how often it
+was read, is compared where a standby tries it (`rehearsal`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,6 @@ from trainmover.state import rng
 from trainmover.state.script.things.held import all_held_by
 from trainmover.torch_internals.tensors import version_of
 
-_COUNTS = (bool, int, str, type(None))
-"""Of its own attributes what is one of these: a time that it was read at is nobody's number."""
 _DEPTH_MAX = 3
 _Part = nn.Module | Optimizer
 
@@ -56,8 +55,6 @@ class Reading:
     def _marks(self) -> dict[tuple[str, int], Any]:
         """By what it is, in words, and by which of these."""
         marks: dict[tuple[str, int], Any] = {("the generators of random numbers", 0): rng.capture()}
-        for path, value in _counts_of(self._obj):
-            marks[f"its own `{path}`", 0] = value
         for number, one in self._parts.items():
             marks[f"the state of {type(one).__name__}", number] = _mark_of(one)
         return marks
@@ -74,15 +71,6 @@ def is_own(obj: object) -> bool:
 def _is_of_torch(obj: object, way: str) -> bool:
     module = getattr(getattr(type(obj), way, None), "__module__", None) or ""
     return str(module).startswith("torch.")
-
-
-def _counts_of(obj: object) -> Iterator[tuple[str, Any]]:
-    """Plain attributes, of a module also those of its parts."""
-    parts = obj.named_modules() if isinstance(obj, nn.Module) else [("", obj)]
-    for path, part in parts:
-        for key, value in all_held_by(part).items():
-            if type(value) in _COUNTS:
-                yield f"{path}.{key}" if path else key, value
 
 
 def _parts_of(path: str, value: object, depth: int) -> Iterator[tuple[str, _Part]]:

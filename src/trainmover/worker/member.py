@@ -625,11 +625,8 @@ class Member:
         self.loops = Loops()
         self.made_of = MadeOf()
         self.draws = Draws(self.loops)
-        self.reported, self.kinds, self.foreseen = (
-            Reported(),
-            Kinds(),
-            Foreseen(self.tracked.updated),
-        )
+        self.reported, self.kinds = Reported(), Kinds()
+        self.foreseen = Foreseen(self.tracked.updated)
         self.updates.forget()
         self.deposit.forget()
         self.recording.forget()
