@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +27,7 @@ settings.load_profile("no clock decides")
 SEED = "TRAINMOVER_TEST_SEED"
 LOOKS_EVERY, OBJECTS_MAX = 16, 50_000
 _SET_UP = itertools.count()
+_GROUPS: list[object] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -109,6 +112,21 @@ def _let_all_stay() -> None:
 @pytest.fixture
 def seed_of_commit() -> str:
     return seed()
+
+
+@pytest.fixture
+def group_of_one() -> Iterator[None]:
+    """torch's default group, of this process alone. It stays afterwards: who lets go of one waits
+    for its threads to end, while these may wait for Python."""
+    import torch.distributed as dist
+
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    _GROUPS.append(dist.group.WORLD)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.fixture

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 from captures import Job, run_in
+from torch.nn.parallel import DistributedDataParallel
+
+from trainmover.state.kinds.modules import modes
 
 
 @pytest.fixture
@@ -15,3 +18,11 @@ def run(tmp_path: Path) -> Iterator[Callable[[str], Job]]:
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture
+def known_wrappers(monkeypatch: pytest.MonkeyPatch, group_of_one: None) -> None:
+    """Every DistributedDataParallel that is made, in a group of one, is known."""
+    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
+    monkeypatch.setattr(modes, "_wrappers", [])
+    modes.watch_wrappers()

@@ -1,12 +1,9 @@
 """Buckets of DistributedDataParallel are given to one that has not rebuilt its own, or back."""
 
-from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -15,21 +12,12 @@ from trainmover.torch_internals.distributed import ddp
 KINDS: list[dict[str, bool]] = [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}]
 
 
-KEPT: list[object] = []
-"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
-
-
 @pytest.fixture(autouse=True)
-def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One of one, in which every rebuild is known."""
+def group(monkeypatch: pytest.MonkeyPatch, group_of_one: None) -> None:
+    """In which every rebuild is known."""
     forward: Any = getattr(DistributedDataParallel, "_pre_forward")  # noqa: B009
     monkeypatch.setattr(DistributedDataParallel, "_pre_forward", forward)
     ddp.watch_buckets()
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    KEPT.append(dist.group.WORLD)
-    yield
-    dist.destroy_process_group()
 
 
 def wrapped(**options: Any) -> DistributedDataParallel:

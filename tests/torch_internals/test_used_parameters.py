@@ -1,28 +1,14 @@
 """Where a reducer keeps which parameters were used is found; who finds it elsewhere says so."""
 
-from collections.abc import Iterator
-from datetime import timedelta
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.errors import UserError
 from trainmover.torch_internals.distributed import used
 
-KEPT: list[object] = []
-"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
-
-
-@pytest.fixture(autouse=True)
-def group() -> Iterator[None]:
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    KEPT.append(dist.group.WORLD)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group_of_one")
 
 
 @pytest.fixture

@@ -1,35 +1,20 @@
 """The flags of modules are asked at every step, and encoded when one is another."""
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.state import encode
-from trainmover.state.kinds.modules import modes
 from trainmover.state.kinds.modules.modes import Modes
-
-KEPT: list[object] = []
-"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
 
 
 @pytest.fixture
-def wrapper(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
+def wrapper(known_wrappers: None) -> DistributedDataParallel:
     """One that is known, around a model of two layers."""
-    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
-    monkeypatch.setattr(modes, "_wrappers", [])
-    modes.watch_wrappers()
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    KEPT.append(dist.group.WORLD)
-    try:
-        yield DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
-    finally:
-        dist.destroy_process_group()
+    return DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.Dropout()))
 
 
 CHANGES: list[Callable[[DistributedDataParallel], object]] = [
@@ -103,7 +88,8 @@ def test_a_wrapper_of_a_static_graph_is_named_until_it_knows_it(
 ) -> None:
     assert Modes(wrapper).learning() == []
     static = DistributedDataParallel(nn.Linear(2, 2), static_graph=True)
-    assert Modes(static).learning() == ["test_modes.py line 105"]
+    made = test_a_wrapper_of_a_static_graph_is_named_until_it_knows_it.__code__.co_firstlineno + 4
+    assert Modes(static).learning() == [f"test_modes.py line {made}"]
     for _ in range(2):
         static(torch.ones(3, 2)).sum().backward()
     assert Modes(static).learning() == []

@@ -1,11 +1,9 @@
 """Of a ZeroRedundancyOptimizer the shard that is here is tracked, with the settings outside."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -17,12 +15,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry.before import Before
 from trainmover.worker.step.retry.undo import Undo
 
-
-@pytest.fixture(autouse=True)
-def alone() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group_of_one")
 
 
 def build(seed: int) -> tuple[Tracked, Any]:

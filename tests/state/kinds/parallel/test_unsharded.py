@@ -1,11 +1,9 @@
 """What FSDP2 keeps to itself between two steps comes back bit for bit."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -14,12 +12,7 @@ from trainmover.state.kinds import gradients
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.distributed.fsdp import groups_of
 
-
-@pytest.fixture(autouse=True)
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group_of_one")
 
 
 def sharded(reduce_dtype: torch.dtype | None) -> tuple[Any, Tracked]:

@@ -1,24 +1,18 @@
 """What a DistributedDataParallel has marked as used is asked at every step, put back and given."""
 
-from collections.abc import Iterator
-from datetime import timedelta
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainmover.state import encode
-from trainmover.state.kinds.modules import modes
 from trainmover.state.kinds.parallel.used import Used
 from trainmover.state.moments import Moment
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.distributed import used
 from trainmover.worker.step.retry.before import Before
 
-KEPT: list[object] = []
-"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
+pytestmark = pytest.mark.usefixtures("known_wrappers")
 
 
 class Heads(nn.Module):
@@ -31,19 +25,6 @@ class Heads(nn.Module):
     def forward(self, x: Tensor, which: int) -> Tensor:
         found: Tensor = self.heads[which](x)
         return found
-
-
-@pytest.fixture(autouse=True)
-def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """One of one, in which all wrappers are known."""
-    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
-    monkeypatch.setattr(modes, "_wrappers", [])
-    modes.watch_wrappers()
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    KEPT.append(dist.group.WORLD)
-    yield
-    dist.destroy_process_group()
 
 
 def looking() -> DistributedDataParallel:

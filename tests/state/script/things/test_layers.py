@@ -2,25 +2,19 @@
 code of layers relies on, though the script never reads it."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import captures
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.state.kinds.modules import modes
 from trainmover.state.script.code.relied_on import relied_on
 from trainmover.state.script.comparison import advice
 from trainmover.state.script.things.layers import Layers
 from trainmover.state.script.things.things import Things
 from trainmover.worker.step.retry.before import Moving
-
-KEPT: list[object] = []
-"""Groups: who lets go of one waits for its threads to end, while these may wait for Python."""
 
 
 def net() -> nn.Sequential:
@@ -218,21 +212,12 @@ def test_buffers_and_frozen_parameters_are_summed_by_nobody(wrapped: Pair) -> No
 
 
 @pytest.fixture
-def wrapped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+def wrapped(known_wrappers: None) -> Iterator[Pair]:
     """In a wrapper that is known."""
-    monkeypatch.setattr(DistributedDataParallel, "__init__", DistributedDataParallel.__init__)
-    monkeypatch.setattr(modes, "_wrappers", [])
-    modes.watch_wrappers()
-    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, timeout=timedelta(seconds=30))
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    KEPT.append(dist.group.WORLD)
     model = Pair()
-    KEPT.append(DistributedDataParallel(model))
-    try:
-        yield model
-    finally:
-        dist.destroy_process_group()
-        KEPT.pop()
+    wrapper = DistributedDataParallel(model)
+    yield model
+    del wrapper
 
 
 ORDERED = """
