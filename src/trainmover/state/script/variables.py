@@ -88,7 +88,7 @@ from trainmover.state.script.search.layout import (
     value_of,
 )
 from trainmover.state.script.sharing import SHARED, Sharing
-from trainmover.state.script.things.held import held_by
+from trainmover.state.script.things.held import goes_on_later, held_by
 from trainmover.state.script.things.layers import Layers
 from trainmover.state.script.things.libraries import kept_in, module_of
 from trainmover.state.script.things.things import First, Places, Things, is_closed
@@ -112,8 +112,6 @@ LOOKS_AGAIN_EVERY = 64
 _SMALL = 64
 _HELD_BY_US = 4
 """References to what a frame shows of its locals: its own, our list's, our loop's, the count's."""
-_RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""Of code whose frame is called anew each time it goes on."""
 _PACKAGE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), ""
 )
@@ -496,7 +494,7 @@ class Variables:
                     break
             frame = frame.f_back
         if frame is None:
-            is_fixed = found and not found[-1].f_code.co_flags & _RESUMED
+            is_fixed = found and not goes_on_later(found[-1].f_code)
             self._outermost = found[-1] if is_fixed else None
         found.reverse()
         return found

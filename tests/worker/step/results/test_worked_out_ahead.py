@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from made_steps import Gate, Steps
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from trainmover.worker.step.results.foreseen import AHEAD_CALLS
 from trainmover.worker.step.results.given import packed
@@ -344,6 +346,21 @@ def test_what_is_updated_is_not_read() -> None:
 
     for kept, known in ((model.parameters, False), (tuple, True)):
         steps = Steps(of_a_view, kept)
+        for call in range(AHEAD_CALLS + 2):
+            steps.make(0.125 * (call + 1))
+        assert bool(steps.seen) == known
+
+
+def test_memory_of_a_shard_is_updated_with_it(group_of_one: None) -> None:
+    shard = DTensor.from_local(torch.ones(3), init_device_mesh("cpu", (1,)))
+
+    def of_its_local_part(gate: Gate, number: float) -> Any:
+        local = shard.to_local()
+        gate()
+        return local.norm().item() * number
+
+    for kept, known in (([shard], False), ([], True)):
+        steps = Steps(of_its_local_part, lambda kept=kept: kept)  # type: ignore[misc]
         for call in range(AHEAD_CALLS + 2):
             steps.make(0.125 * (call + 1))
         assert bool(steps.seen) == known

@@ -7,7 +7,6 @@ import ast
 import asyncio
 import dataclasses
 import functools
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -72,7 +71,7 @@ from trainmover.state.script.search.layout import (
     short,
 )
 from trainmover.state.script.search.singles import called_by_process, running_loop, singles
-from trainmover.state.script.things.held import all_held_by, locals_of
+from trainmover.state.script.things.held import all_held_by, goes_on_later, locals_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import OwnTypes
 from trainmover.state.script.things.readers import ITERATORS, Results
@@ -83,7 +82,6 @@ from trainmover.state.script.values import entry_of
 from trainmover.torch_internals.modules import global_hooks
 
 _OURS = __name__.partition(".")[0]
-_STANDS_STILL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Search:
@@ -371,7 +369,7 @@ class Search:
         """See `place.summed`. None where steps draw batches themselves, or where lines run at other
         times than between a step and the next fetch, as a generator's do."""
         code = frame.f_code
-        if self._fetches_in_step or code.co_flags & _STANDS_STILL:
+        if self._fetches_in_step or goes_on_later(code):
             return frozenset()
         elsewhere = self._source.globals | self._source.by_others
         if code.co_name == "<module>":

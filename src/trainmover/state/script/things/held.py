@@ -3,11 +3,13 @@ function closes over, what a frame has in its locals."""
 
 import functools
 import gc
+import inspect
 import sys
 import threading
 from contextlib import suppress
 from functools import lru_cache
 from types import (
+    CodeType,
     FrameType,
     FunctionType,
     GetSetDescriptorType,
@@ -19,7 +21,8 @@ CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
 )
 """What may be raised where a thing is looked at that others change meanwhile."""
-_OPTIMIZED, _WRITE_THROUGH = 0x1, sys.version_info >= (3, 13)
+_WRITE_THROUGH = sys.version_info >= (3, 13)
+_GO_ON_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def slots_of(kind: type) -> set[str]:
@@ -103,6 +106,12 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     unless the script itself has asked for the same dict."""
     shown: Any = frame.f_locals
     values = dict(shown)
-    if not _WRITE_THROUGH and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(shown) <= 3:
+    is_copy = not _WRITE_THROUGH and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if is_copy and sys.getrefcount(shown) <= 3:
         shown.clear()
     return values
+
+
+def goes_on_later(code: CodeType) -> bool:
+    """Whether its frames stand still between their turns, and others call them each time."""
+    return bool(code.co_flags & _GO_ON_LATER)

@@ -14,7 +14,7 @@ calls, and for as long as it is.
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -26,17 +26,17 @@ from trainmover.state.script.code.changing import root_of
 from trainmover.state.script.code.source import tree_of
 from trainmover.state.script.code.syntax import Function, walk
 from trainmover.state.script.place.swallowing import function_at
-from trainmover.state.script.things.held import locals_of
+from trainmover.state.script.things.held import goes_on_later, locals_of
+from trainmover.torch_internals.tensors import memory_of
 from trainmover.worker.step.results.reads import (
     NOTHING,
     ONLY_READ,
     Reader,
     flat,
-    is_generator,
     is_of_names,
 )
 
-_DEPTH_MAX = 3
+_NESTED_MAX = 3
 _PARTS_MAX = 64
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
 _FIXED = FunctionType, BuiltinFunctionType, ModuleType, type
@@ -68,59 +68,58 @@ def ahead_of(frame: FrameType, kept: Iterable[Tensor]) -> Ahead | None:
     frame: of the function, which has come to its gate
     kept: tensors that are updated behind it
     """
-    code = frame.f_code
-    node = function_at(code.co_filename, (code.co_name, code.co_firstlineno))
-    if not isinstance(node, Function) or is_generator(code):
-        return None
-    behind, held = _behind(node.body, frame.f_lineno), locals_of(frame)
-    lines = None if behind is None else _relied_on(behind)
+    lines = _lines_of(frame)
     if lines is None:
         return None
-    read = _read_in(lines)
-    names, updated = sorted(read & held.keys()), set(map(_storage_of, kept))
-    if not all(_stays(held[name], updated) for name in names):
+    read, held, known = _read_in(lines), locals_of(frame), frame.f_globals
+    own = {name: held[name] for name in sorted(read & held.keys())}
+    others = {name: known[name] for name in (read - held.keys()) & known.keys()}
+    reader = Reader(known, own)
+    if not (_stay(own, kept) and _are_fixed(others, frame) and all(map(reader.only_reads, lines))):
         return None
-    others = {name: frame.f_globals[name] for name in (read - held.keys()) & frame.f_globals.keys()}
-    rebound = _globals_of(tree_of(code.co_filename))
-    if not all(_is_fixed(one) and name not in rebound for name, one in others.items()):
+    return Ahead([*own], _compiled(lines, [*own], frame.f_code.co_filename, known))
+
+
+def _lines_of(frame: FrameType) -> list[ast.stmt] | None:
+    """Behind the gate, on which its result depends."""
+    code = frame.f_code
+    node = function_at(code.co_filename, (code.co_name, code.co_firstlineno))
+    if not isinstance(node, Function) or goes_on_later(code):
         return None
-    reader = Reader(frame.f_globals, {name: held[name] for name in names})
-    if not all(map(reader.only_reads, lines)):
-        return None
-    return Ahead(names, _compiled(lines, names, code.co_filename, frame.f_globals))
+    behind = _behind(node.body, frame.f_lineno)
+    return None if behind is None else _relied_on(behind)
+
+
+def _stay(own: Mapping[str, Any], kept: Iterable[Tensor]) -> bool:
+    """Whether these variables hold then what they hold now: nothing that is updated, no object that
+    lines between may change, as an optimizer's settings are."""
+    updated = {0, *map(memory_of, kept)}
+    return all(_stays(one, updated) for one in own.values())
 
 
 def _stays(value: Any, updated: Set[int], depth: int = 0) -> bool:
-    """Whether it is then what it is now: nothing that is updated, no object that lines between may
-    change, as an optimizer's settings are."""
     if isinstance(value, Tensor):
-        return _storage_of(value) not in updated
+        return memory_of(value) not in updated
     if isinstance(value, dict | tuple | list):
         inside = value.values() if isinstance(value, dict) else value
-        small = len(value) <= _PARTS_MAX and depth < _DEPTH_MAX
+        small = len(value) <= _PARTS_MAX and depth < _NESTED_MAX
         return small and all(_stays(one, updated, depth + 1) for one in inside)
     return isinstance(value, _FIXED + _PLAIN) or type(value).__module__ == "numpy"
 
 
+def _are_fixed(others: Mapping[str, Any], frame: FrameType) -> bool:
+    """Whether these globals stay: nothing is changed in place, and no function of the file stores
+    to their names."""
+    tree = tree_of(frame.f_code.co_filename)
+    every = walk(tree) if tree is not None else ()
+    stored = {name for one in every if isinstance(one, ast.Global) for name in one.names}
+    return stored.isdisjoint(others) and all(map(_is_fixed, others.values()))
+
+
 def _is_fixed(value: Any) -> bool:
-    """Whether a global stays, as long as nobody stores to its name."""
     if isinstance(value, list | tuple):
         return len(value) <= _PARTS_MAX and all(isinstance(one, str | int | float) for one in value)
     return isinstance(value, _FIXED + _PLAIN)
-
-
-def _globals_of(tree: ast.Module | None) -> set[str]:
-    """Those that functions of the file store to."""
-    every = walk(tree) if tree is not None else ()
-    return {name for one in every if isinstance(one, ast.Global) for name in one.names}
-
-
-def _storage_of(tensor: Tensor) -> int:
-    """0 of one that has none."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):
-        return 0
 
 
 def _behind(body: Sequence[ast.stmt], line: int) -> list[ast.stmt] | None:

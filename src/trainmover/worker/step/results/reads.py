@@ -9,13 +9,15 @@ they do more.
 import ast
 import builtins
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FunctionType, ModuleType
+from collections import ChainMap
+from collections.abc import Iterable, Iterator
+from types import FunctionType, ModuleType
 from typing import Any
 
 from trainmover.state.script.code import grammar
 from trainmover.state.script.code.syntax import Function, last_name, walk
 from trainmover.state.script.place.swallowing import function_at
+from trainmover.state.script.things.held import goes_on_later
 
 NOTHING = object()
 _DEPTH_MAX = 3
@@ -64,8 +66,9 @@ class Reader:
     held   its variables
     """
 
-    def __init__(self, known: Mapping[str, Any], held: Mapping[str, Any], depth: int = 0) -> None:
-        self._known, self._held, self._depth = known, held, depth
+    def __init__(self, known: dict[str, Any], held: dict[str, Any], depth: int = 0) -> None:
+        self._held, self._depth = held, depth
+        self._at_hand = ChainMap(held, known, vars(builtins))
 
     def only_reads(self, node: ast.AST) -> bool:
         """node: a store to variables, a `return`, or a value"""
@@ -95,8 +98,7 @@ class Reader:
         of some value."""
         match function:
             case ast.Name(id=name):
-                at_hand = {**vars(builtins), **self._known, **self._held}
-                return at_hand.get(name, NOTHING)
+                return self._at_hand.get(name, NOTHING)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self._held:
                 found = inspect.getattr_static(type(self._held[name]), attribute, NOTHING)
                 return found.__func__ if isinstance(found, staticmethod) else _own(found)
@@ -110,7 +112,7 @@ class Reader:
         """One of the script's own: it changes variables of its own alone."""
         inside = inspect.unwrap(function)
         code = getattr(inside, "__code__", None)
-        if code is None or self._depth == _DEPTH_MAX or is_generator(code):
+        if code is None or self._depth == _DEPTH_MAX or goes_on_later(code):
             return False
         node = function_at(code.co_filename, (code.co_name, code.co_firstlineno))
         if not isinstance(node, Function) or not all(map(_is_plain_decorator, node.decorator_list)):
@@ -168,11 +170,6 @@ def _is_plain_decorator(node: ast.expr) -> bool:
 def _is_of_library(function: Any) -> bool:
     module = getattr(function, "__module__", None) or ""
     return str(module).partition(".")[0] in _LIBRARIES
-
-
-def is_generator(code: CodeType) -> bool:
-    kinds = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-    return bool(code.co_flags & kinds)
 
 
 def flat(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
