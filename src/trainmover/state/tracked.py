@@ -255,7 +255,7 @@ class Tracked:
             if self._calls() != begun:
                 raise _gathers(name, obj)
             reading.check()
-            if _is_large(state):
+            if name not in self._bulk and _is_large(state):
                 self._bulk.add(name)
 
     def _bulk_object(self, name: str) -> HasState:

@@ -57,7 +57,6 @@ class NewerState(TorchFunctionMode):
         super().__init__()
         self._tracked = tracked
         self._state = self._newer = _Those(_newer_in(tracked))
-        self._is_behind = False
         self._made: dict[int, Made] = {}
         self._made_in: dict[int, Made] = {}  # By the memory that they lie in.
 
@@ -68,7 +67,6 @@ class NewerState(TorchFunctionMode):
 
     def step_passed(self, moved: Collection[str] = ()) -> None:
         """The lines that follow find what is tracked as they should, but for these paths of it."""
-        self._is_behind = True
         every = watched(self._tracked) if moved else ()
         self._newer = _Those(one for path, one in every if path in moved)
 
@@ -100,7 +98,8 @@ class NewerState(TorchFunctionMode):
         untimely = [one for one in given if self._is_untimely(one)]
         if not untimely:
             result = func(*args, **kwargs)
-            if self._is_behind and _writes(name) and name not in FILLS:
+            is_behind = self._newer is not self._state
+            if is_behind and _writes(name) and name not in FILLS:
                 self._changed(next(iter(args or kwargs.values())))
             return result
         if name == "item":
