@@ -32,15 +32,13 @@ class Reading:
         self._name, self._obj = name, obj
         self._inside = {} if isinstance(obj, _Part) else dict(_parts_of(name, obj, 0))
         parts = [*self._inside.values(), *(one for one in beside if isinstance(one, _Part))]
-        self._parts = {id(one): one for one in parts}
+        self._parts = {id(one): one for one in parts}.values()
         self._before = self._marks()
 
     def check(self) -> None:
         """It was read. Raises UserError, with file and line, if that has changed anything."""
-        now = self._marks()
-        changed = {
-            what: None for (what, key), mark in self._before.items() if now[what, key] != mark
-        }
+        both = zip(self._before, self._marks(), strict=True)
+        changed = dict.fromkeys(what for (what, mark), (_, now) in both if now != mark)
         if not changed:
             return
         parts = ", ".join(f"{path.rpartition('.')[2]}={path}" for path in self._inside)
@@ -52,12 +50,10 @@ class Reading:
             do=instead or "Let it only give its state, or track what it is made of.",
         )
 
-    def _marks(self) -> dict[tuple[str, int], Any]:
-        """By what it is, in words, and by which of these."""
-        marks: dict[tuple[str, int], Any] = {("the generators of random numbers", 0): rng.capture()}
-        for number, one in self._parts.items():
-            marks[f"the state of {type(one).__name__}", number] = _mark_of(one)
-        return marks
+    def _marks(self) -> list[tuple[str, Any]]:
+        """What it is, in words, and how it is now."""
+        parts = [(f"the state of {type(one).__name__}", _mark_of(one)) for one in self._parts]
+        return [("the generators of random numbers", rng.capture()), *parts]
 
 
 def is_own(obj: object) -> bool:
