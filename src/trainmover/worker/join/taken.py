@@ -246,13 +246,11 @@ def take(
     def tell(here: int, whole: int) -> None:
         say(Taking(rank=rank, epoch=order.epoch, bytes=here, bytes_whole=whole))
 
-    key = str(order.epoch)
-
     def receive(tensors: Mapping[int, Tensor]) -> list[int]:
         if not own or not direct.leads_to(sources[0].address):
             return []
         whole = sum(tensor.nbytes for tensor in tensors.values())
-        return direct.receive(key, tensors, cancelled, lambda here: tell(here, whole))
+        return direct.receive(str(order.epoch), tensors, cancelled, lambda here: tell(here, whole))
 
     coming = _Coming(tracked, early, receive, arrived=arrived)
     with ThreadPoolExecutor(1, "tm-early") as pool, torch.no_grad():
@@ -260,7 +258,7 @@ def take(
         report = fetch(
             [source.address for source in sources],
             token=token,
-            key=key,
+            key=str(order.epoch),
             into=coming.into,
             holds=coming.holds,
             cancelled=cancelled,
@@ -280,26 +278,16 @@ def take(
     proofs = {ranks[address]: Proof.from_bytes(data) for address, data in report.proofs.items()}
     if not own:
         _check(rank, proofs, None if rank in order.diverged else record.sample)
+    for text in _dropped(report, ranks):
+        say(Warned(rank=rank, text=text))
+    return coming.taken(report, ranks, record, proofs[source].samples)
+
+
+def _dropped(report: FetchReport, ranks: Mapping[str, Rank]) -> Iterator[str]:
+    """Sources that did not serve, and why; not those that are gone, which the controller knows."""
     for dropped in report.dropped:
-        if not isinstance(dropped.error, PeerLost):  # That one is gone, the controller knows best.
-            text = f"{dropped.error.happened} (rank {ranks[dropped.address]})"
-            say(Warned(rank=rank, text=text))
-    kept, came = coming.kept(report)
-    given = Counter({ranks[address]: count for address, count in report.given.items()})
-    given += Counter({source: came})
-    return Taken(
-        bytes=report.bytes + came,
-        direct=came,
-        held=kept - came,
-        seconds=report.seconds,
-        source=source,
-        given=dict(given),
-        header=coming.header,
-        record=record,
-        digest=coming.load(report) if coming.fits else "",
-        samples=proofs[source].samples,
-        is_put=coming.fits,
-    )
+        if not isinstance(dropped.error, PeerLost):
+            yield f"{dropped.error.happened} (rank {ranks[dropped.address]})"
 
 
 def _check(rank: Rank, proofs: dict[Rank, Proof], sample: Sample | None) -> None:
@@ -358,13 +346,39 @@ class _Coming:
             self._held[number] = made
         return self._held
 
-    def kept(self, report: FetchReport) -> tuple[int, int]:
+    def taken(
+        self,
+        report: FetchReport,
+        ranks: Mapping[str, Rank],
+        record: RankRecord,
+        samples: dict[int, Sample],
+    ) -> Taken:
+        """It is here, and is put if it fits."""
+        source = ranks[report.source]
+        kept, came = self._kept(report)
+        given = Counter({ranks[address]: count for address, count in report.given.items()})
+        given += Counter({source: came})
+        return Taken(
+            bytes=report.bytes + came,
+            direct=came,
+            held=kept - came,
+            seconds=report.seconds,
+            source=source,
+            given=dict(given),
+            header=self.header,
+            record=record,
+            digest=self._load(report) if self.fits else "",
+            samples=samples,
+            is_put=self.fits,
+        )
+
+    def _kept(self, report: FetchReport) -> tuple[int, int]:
         """Bytes that did not travel over TCP, and those of them that came from the device."""
         sizes = {number: report.tensors[number].nbytes for number in report.kept}
         return sum(sizes.values()), sum(sizes.get(number, 0) for number in self._came)
 
-    def load(self, report: FetchReport) -> str:
-        """It is here. Digest of what this process holds now."""
+    def _load(self, report: FetchReport) -> str:
+        """Digest of what this process holds now."""
         with torch.no_grad():
             self._tracked.load_bulk_header(self.header["bulk"], report.tensors)
         self._early.note(self._paths)
