@@ -91,7 +91,7 @@ def test_a_write_is_named_once(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
     (tmp_path / "log.txt").write_text("lr 0.1")
     first = opened.written
-    assert f"writes to {tmp_path}/log.txt (test_sandbox_opened.py line " in first
+    assert f"changes {tmp_path}/log.txt in place (test_sandbox_opened.py line " in first
     with open(tmp_path / "more", "a"):
         pass
     assert opened.written == first
@@ -135,7 +135,7 @@ def test_whether_a_file_is_temporary_is_known_before_anybody_has_asked(
     (tmp_path / "passing" / "x").write_text("x")
     assert not opened.written
     (tmp_path / "log.txt").write_text("x")
-    assert f"writes to {tmp_path}/log.txt" in opened.written
+    assert f"changes {tmp_path}/log.txt" in opened.written
     assert tempfile.tempdir is None
 
 

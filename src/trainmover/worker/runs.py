@@ -73,7 +73,8 @@ class Runs:
         self._trials = Trials()
         self._shelf: Shelf = {}
         self._isolation = Isolation()
-        self._opened = Opened()
+        overlay = self._isolation.overlay
+        self._opened = Opened(overlay.covers, overlay.has_made)
         self._told: set[str] = set()
 
     def go_on(self) -> None:
@@ -280,6 +281,7 @@ class Runs:
             known_ms=order.known_ms,
             places=records,
             leave_no_traces=lambda: self._isolation.leave_no_traces(_unwind),
+            overlay=self._isolation.overlay,
             **purpose,
         )
         return Joiner(shadow, token)
@@ -339,6 +341,7 @@ class Runs:
         def tell(reason: str) -> None:
             self._say(SandboxFailed(rank=joiner.rank, reason=joiner.shadow.opened.newer or reason))
 
+        self._isolation.overlay.begin()
         try:
             with Patience(joiner, tell):
                 yield

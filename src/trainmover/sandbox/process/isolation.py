@@ -26,6 +26,7 @@ from trainmover.sandbox.process.imports import ImportWatch
 from trainmover.sandbox.process.known_rank import KnownRank
 from trainmover.sandbox.process.libraries import Libraries
 from trainmover.sandbox.process.loggers import of_loggers
+from trainmover.sandbox.process.overlay import Overlay
 from trainmover.sandbox.process.patches import Patches
 from trainmover.sandbox.process.remains import Remains
 from trainmover.sandbox.process.settings import Setting, of_python
@@ -52,6 +53,7 @@ class Isolation:
         self._outputs: list[int] = []
         self._remains: Remains | None = None
         self._no_traces = NoTraces()
+        self.overlay = Overlay()
 
     def snapshot(self, script: str = "") -> None:
         """A run begins, of the script in this file; that of a module is found as it is imported."""
@@ -73,6 +75,7 @@ class Isolation:
         if self._remains is None:
             return []
         self._no_traces.end()
+        self.overlay.end()
         self._imports.stop()
         self._exit_calls.put_back()
         self._put_back_outputs()

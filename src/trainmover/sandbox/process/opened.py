@@ -4,8 +4,9 @@ A script may begin from what it finds on disk, for instance from its own last sn
 before that was written, a standby begins after: it would stand elsewhere than the rank did. So a
 file that the script reads, and that has been written since the recorded rank came to its first
 step, makes the run worthless, and is named. What was written before, in set-up, the rank may have
-read as well; what this run itself has written is its own affair, but is told, once: who asks
-`job.is_shadow` first writes nothing.
+read as well; what this run itself has written is its own affair. It mostly goes into copies (see
+`overlay`); where the job's own file is changed that is told, once: who asks `job.is_shadow` first
+changes nothing.
 
 Python tells of every file that is opened (`sys.addaudithook`). The hook stays for good and is idle
 but for runs in the sandbox. It runs in the middle of whoever opens the file, who may hold any lock,
@@ -17,6 +18,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -27,6 +29,8 @@ from trainmover.sandbox.process.modules import is_own_file
 from trainmover.torch_internals.compiling import is_kept
 
 _PACKAGE = os.path.join(os.path.dirname(trainmover.__file__), "")
+_STANDS_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "overlay.py")
+"""What Python's own functions lead to in a shadow run."""
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")
 _TEMPORARY_NAMED = ("TMPDIR", "TEMP", "TMP")
@@ -37,10 +41,18 @@ class Opened:
     """One for the process; a run lies between `begin` and `end`, in its main thread or others.
 
     newer    of the run: the first file that was read and had been written since, in words
-    written  the first file that any run has opened to write to it, in words; "": none
+    written  the first file of the job's that any run has opened to change it, in words; "": none
+
+    leads_elsewhere: whether who opens that file opens a copy
+    is_made: whether the run has made it
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        leads_elsewhere: Callable[[str], bool] = lambda file: False,
+        is_made: Callable[[str], bool] = lambda file: False,
+    ) -> None:
+        self._leads_elsewhere, self._is_made = leads_elsewhere, is_made
         self.newer = ""
         self.written = ""
         self._since_ns = 0
@@ -73,6 +85,8 @@ class Opened:
         if event != "open" or not self._since_ns:
             return
         file, writes = file_in(arguments)
+        if self._leads_elsewhere(file):
+            return
         if writes:
             self._writes_to(file)
         elif not self.newer and file not in self._own and _is_newer(file, self._since_ns):
@@ -80,16 +94,17 @@ class Opened:
 
     def _writes_to(self, file: str) -> None:
         self._own.add(file)
-        if self.written or _is_passing(file):
+        nameless = os.path.isdir(file)  # Opened to write, it is for a file without a name.
+        if self.written or nameless or is_passing(file) or self._is_made(file):
             return
         if place := place_of_script(sys._getframe(2)):
             self.written = (
-                f"in the sandbox too the script writes to {file} ({place}): ask job.is_shadow "
-                "first, or a standby writes over what the job has written"
+                f"in the sandbox too the script changes {file} in place ({place}): ask "
+                "job.is_shadow first, or a standby writes over what the job has written"
             )
 
     def _reads(self, file: str) -> None:
-        if is_cache(file) or is_installed(file):
+        if is_cache(file) or is_installed(file) or self._is_made(file):
             return
         if place := place_of_script(sys._getframe(2)):
             self.newer = (
@@ -118,10 +133,9 @@ def _is_newer(file: str, since_ns: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_mtime_ns > since_ns
 
 
-def _is_passing(file: str) -> bool:
-    """Whether it is not there to stay."""
-    nameless = os.path.isdir(file)  # Opened to write, it is for a file without a name.
-    return nameless or file.startswith((*_SYSTEM, *_temporary())) or is_cache(file)
+def is_passing(file: str) -> bool:
+    """Whether what is written there is not there to stay."""
+    return file.startswith((*_SYSTEM, *_temporary())) or is_cache(file)
 
 
 def _temporary() -> list[str]:
@@ -144,7 +158,7 @@ def place_of_script(frame: FrameType | None, *, through: bool = False) -> str:
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_PACKAGE):
-            if not through:
+            if not through and path != _STANDS_IN:
                 return ""
         elif os.path.isfile(path) and is_own_file(path):
             return f"{os.path.basename(path)} line {frame.f_lineno}"

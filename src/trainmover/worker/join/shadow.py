@@ -18,6 +18,7 @@ from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Held, Parked, Records
 from trainmover.sandbox.process.memory import device_bytes, private_bytes
 from trainmover.sandbox.process.opened import Opened
+from trainmover.sandbox.process.overlay import Overlay
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state.rehearsal import rehearse
@@ -69,6 +70,7 @@ class Shadow:
     yields      it is of no use but for that: it ends when other work waits
     is_due      whether one is, for a rank that has come to the fetch of that record
     leave_no_traces  called before it sets out
+    overlay     where it writes instead, until it is the rank
     lookout     sees what becomes of the rank while the run stands
     refusal     why it must not become the rank, if that is so
     """
@@ -88,6 +90,7 @@ class Shadow:
         yields: bool = False,
         is_due: Callable[[Rank, RankRecord], bool] = never_due,
         leave_no_traces: Callable[[], None] = lambda: None,
+        overlay: Overlay | None = None,
     ) -> None:
         self.member = member
         self.opened = opened or Opened()
@@ -106,6 +109,7 @@ class Shadow:
         self.outdated: RankRecord | None = None
         self._is_due, self._tries_until_s = is_due, math.inf
         self._leave_no_traces = leave_no_traces
+        self.overlay = overlay or Overlay()
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
@@ -166,6 +170,7 @@ class Shadow:
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
+        self.overlay.in_steps = True
         member.variables.begin()
         member.variables.stand()  # To see what steps leave in them: see `left`.
         return member.take_unmarked(batches, member.variables.standing_at())

@@ -234,6 +234,7 @@ class Takeover:
         member.boundary.await_go(order.epoch)
         if self._standing.epoch == order.epoch:
             member.is_shadow = False
+            self.shadow.overlay.lift()
             if self.way is not None:
                 member.raises = self.way.record.raises
                 member.gate.given_up = self.way.record.given_up

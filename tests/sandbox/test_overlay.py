@@ -1,0 +1,404 @@
+"""A shadow run changes no file of the job's, and reads what it has written nevertheless."""
+
+import builtins
+import gzip
+import io
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy
+import pytest
+import torch
+
+from trainmover.sandbox.process.opened import Opened
+from trainmover.sandbox.process.overlay import Overlay
+from trainmover.sandbox.process.traces import NoTraces
+
+OF_JOB, NEW = "of the job\n", "of the run\n"
+
+
+@pytest.fixture
+def overlay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Overlay]:
+    """Folders of tests are there to stay; its copies lie in one of their own."""
+    monkeypatch.setattr("trainmover.sandbox.process.opened._temporary", list)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "copies"))
+    (tmp_path / "copies").mkdir()
+    overlay = Overlay()
+    yield overlay
+    overlay.end()
+    assert not os.listdir(tmp_path / "copies")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file of the job's, with nothing beside it."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "log.txt").write_text(OF_JOB)
+    return tmp_path / "job" / "log.txt"
+
+
+def print_to(path: Path) -> None:
+    with open(path, "a") as file:
+        print(NEW, end="", file=file)
+
+
+def write_other(path: Path) -> Path:
+    other = path.with_name("other")
+    other.write_text(NEW)
+    return other
+
+
+def to_replace(path: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(NEW)
+    os.replace(file.name, path)
+
+
+def to_remove_first(path: Path) -> None:
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        path.read_text()
+    path.write_text(NEW)
+
+
+def in_a_folder_made_anew(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    os.makedirs(path.parent)
+    path.write_text(NEW)
+
+
+def through_a_link(path: Path) -> None:
+    link = path.with_name("latest")
+    link.symlink_to(path)
+    link.write_text(NEW)
+    link.unlink()
+
+
+WRITES: dict[str, Callable[[Path], Any]] = {
+    "text": lambda path: path.write_text(NEW),
+    "bytes": lambda path: path.write_bytes(NEW.encode()),
+    "by a relative name": lambda path: Path(os.path.relpath(path)).write_text(NEW),
+    "in two turns": lambda path: (path.write_text(""), print_to(path)),
+    "by another name": lambda path: write_other(path).replace(path),
+    "by a move": lambda path: shutil.move(write_other(path), path),
+    "by a copy": lambda path: shutil.copyfile(write_other(path), path),
+    "atomically": to_replace,
+    "anew": to_remove_first,
+    "in a folder that is made anew": in_a_folder_made_anew,
+    "through a link": through_a_link,
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_what_is_written_goes_into_a_copy_that_the_run_reads(
+    what: str, overlay: Overlay, path: Path
+) -> None:
+    overlay.begin()
+    WRITES[what](path)
+    path.with_name("other").unlink(missing_ok=True)
+    assert path.read_text() == NEW
+    overlay.end()
+    assert path.read_text() == OF_JOB
+    assert os.listdir(path.parent) == [path.name]
+
+
+def save_scripted(path: Path) -> None:
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(path))
+
+
+def zip_to(path: Path, mode: Literal["w", "a"] = "w") -> None:
+    with zipfile.ZipFile(path, mode) as file:
+        file.writestr("log", NEW)
+
+
+OTHERS: dict[str, Callable[[Path], Any]] = {
+    "a line at the end": print_to,
+    "a checkpoint": lambda path: torch.save({"x": torch.ones(2)}, path),
+    "a checkpoint of an older form": lambda path: torch.save(
+        {"x": torch.ones(2)}, path, _use_new_zipfile_serialization=False
+    ),
+    "a module of TorchScript": save_scripted,
+    "an array": lambda path: numpy.save(path.open("wb"), numpy.ones(2)),
+    "an archive": zip_to,
+    "arrays": lambda path: numpy.savez(path.open("wb"), numpy.ones(2)),
+    "more of an archive": lambda path: zip_to(path, "a"),
+    "packed": lambda path: gzip.GzipFile(path, "w").close(),
+    "nothing": lambda path: path.unlink(),
+    "no folder": lambda path: shutil.rmtree(path.parent),
+    "a folder elsewhere": lambda path: path.parent.rename(path.parent.with_name("old")),
+    "a name elsewhere": lambda path: path.rename(path.with_name("old.txt")).unlink(),
+}
+
+
+NO_TRACES = "a checkpoint", "a module of TorchScript", "nothing", "no folder", "a folder elsewhere"
+"""What torch writes goes nowhere in a trial, and what is deleted stays in any shadow run."""
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_whatever_it_is_the_file_of_the_job_stays(what: str, overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    OTHERS[what](path)
+    overlay.end()
+    assert path.read_text() == OF_JOB
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_checkpoint_of_the_run_is_its_own(overlay: Overlay, path: Path) -> None:
+    torch.save({"x": torch.zeros(2)}, path)
+    overlay.begin()
+    torch.save({"x": torch.ones(2)}, str(path))
+    assert torch.load(path)["x"].tolist() == [1, 1]
+    overlay.end()
+    assert torch.load(path)["x"].tolist() == [0, 0]
+
+
+# --- what is done all the same --------------------------------------------------------------------
+
+
+def test_in_set_up_what_is_new_is_made(overlay: Overlay, path: Path) -> None:
+    """A library that does not ask Python may look for it."""
+    overlay.begin()
+    for name, text in (("config.json", json.dumps({"rate": 0.1})), ("corpus.txt", "words")):
+        path.with_name(name).write_text("first")
+        path.with_name(name).write_text(text)
+    overlay.end()
+    assert path.with_name("config.json").read_text() == '{"rate": 0.1}'
+    assert path.with_name("corpus.txt").read_text() == "words"
+
+
+@pytest.mark.parametrize("what", [*WRITES, "a checkpoint", "arrays", "an archive"])
+def test_in_steps_no_file_is_made(what: str, overlay: Overlay, path: Path) -> None:
+    """The job may be about to make it, and to give it another name."""
+    overlay.begin()
+    overlay.in_steps = True
+    new = path.with_name("new.txt")
+    if what not in ("anew", "in a folder that is made anew"):
+        {**WRITES, **OTHERS}[what](new)
+        assert new.exists()
+        assert new.stat().st_size == len(new.read_bytes()) > 0
+        new.unlink()
+        assert not new.exists()
+    (path.parent / "folder").mkdir()
+    (path.parent / "folder").rmdir()
+    overlay.end()
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_one_that_the_job_makes_meanwhile_is_the_jobs(overlay: Overlay, path: Path) -> None:
+    """As both write to one name, and then give it another."""
+    overlay.begin()
+    overlay.in_steps = True
+    new = path.with_name("new")
+    torch.save(1, new)
+    of_job = os.open(new, os.O_CREAT | os.O_WRONLY)
+    os.write(of_job, b"of the job")
+    os.close(of_job)
+    new.replace(path)
+    assert torch.load(path) == 1
+    overlay.end()
+    assert new.read_text() == "of the job"
+    assert path.read_text() == OF_JOB
+
+
+def test_what_the_run_has_deleted_is_not_there(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    path.unlink()
+    assert not path.exists()
+    with pytest.raises(FileNotFoundError):
+        path.stat()
+    with path.open("a") as file:
+        assert file.tell() == 0
+    assert path.exists()
+    overlay.end()
+    assert path.read_text() == OF_JOB
+
+
+LOCKS: dict[str, Callable[[Path], Any]] = {
+    "open": lambda lock: open(lock, "x").close(),
+    "below": lambda lock: os.close(os.open(lock, os.O_CREAT | os.O_EXCL)),
+    "a folder": lambda lock: lock.mkdir(),
+    "a link": lambda lock: lock.symlink_to("12345"),
+}
+
+
+@pytest.mark.parametrize("made", LOCKS)
+def test_a_lock_of_the_run_is_given_back(made: str, overlay: Overlay, path: Path) -> None:
+    """Ranks would wait for it."""
+    lock = path.with_name("lock")
+    overlay.begin()
+    LOCKS[made](lock)
+    with pytest.raises(FileExistsError):
+        LOCKS[made](lock)
+    if made == "a folder":
+        lock.rmdir()
+    else:
+        lock.unlink()
+    overlay.end()
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_temporary_files_and_those_of_libraries_are_written(
+    overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlay.begin()
+    with monkeypatch.context() as patched:
+        patched.setattr("trainmover.sandbox.process.opened.is_own_file", lambda file: False)
+        path.write_text(NEW)
+    assert path.read_text() == NEW
+    with monkeypatch.context() as patched:
+        patched.setattr("trainmover.sandbox.process.opened._temporary", lambda: [f"{path.parent}/"])
+        path.write_text(OF_JOB)
+    overlay.end()
+    assert path.read_text() == OF_JOB
+
+
+@pytest.mark.parametrize("mode", ["r+", "w+"])
+def test_what_may_be_mapped_is_the_file_itself(mode: Any, overlay: Overlay, path: Path) -> None:
+    """A map cannot be led elsewhere later."""
+    overlay.begin()
+    numpy.memmap(path, dtype="u1", mode=mode, shape=(2,))[:] = 65
+    overlay.end()
+    assert path.read_bytes()[:2] == b"AA"
+
+
+def test_a_process_that_it_forks_writes_for_itself(overlay: Overlay, path: Path) -> None:
+    """It may outlast the shadow run, as workers of a loader do."""
+    overlay.begin()
+    child = os.fork()
+    if not child:
+        path.write_text(NEW)
+        os._exit(0)
+    os.waitpid(child, 0)
+    overlay.end()
+    assert path.read_text() == NEW
+
+
+def test_who_is_asked_for_what_is_no_file_says_so(overlay: Overlay, tmp_path: Path) -> None:
+    overlay.begin()
+    for ask in (open, os.remove, os.mkdir, lambda path: os.rename(path, path)):
+        with pytest.raises(TypeError):
+            ask(None)
+        with pytest.raises(ValueError, match="null"):
+            ask("a\0b")
+    with pytest.raises(FileNotFoundError):
+        os.remove(tmp_path / "none")
+    with open(os.open(tmp_path / "by_number", os.O_CREAT | os.O_WRONLY), "w") as file:
+        file.write(NEW)
+    assert (tmp_path / "by_number").read_text() == NEW
+
+
+# --- live -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_live_it_goes_on_where_the_file_ends(mode: str, overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    file = path.open(mode)
+    assert file.name == str(path)
+    assert file.tell() == (0 if mode == "w" else len(OF_JOB))
+    file.write("header\nof a shadow step\n")
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "w") as of_rank:
+        of_rank.write("a later row\n")
+    overlay.lift()
+    file.write(NEW)
+    file.flush()
+    file.write(NEW)
+    file.close()
+    assert path.read_text() == f"{OF_JOB}a later row\n{NEW}{NEW}"
+
+
+def test_live_it_writes_as_others_do(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    path.write_text("of a shadow step")
+    overlay.lift()
+    assert path.read_text() == OF_JOB
+    print_to(path)
+    assert path.read_text() == OF_JOB + NEW
+
+
+def test_afterwards_all_is_as_it_was(overlay: Overlay, path: Path) -> None:
+    names = [
+        *((builtins, "open"), (io, "open"), (torch._C, "PyTorchFileWriter")),
+        *((os, name) for name in ("open", "stat", "remove", "unlink", "rmdir", "mkdir")),
+        *((os, name) for name in ("link", "symlink", "rename", "replace")),
+    ]
+    before = [getattr(module, name) for module, name in names]
+    for leave in (overlay.end, overlay.lift):
+        overlay.begin()
+        kept, held = open, path.open("w")
+        leave()
+        assert [getattr(module, name) for module, name in names] == before
+        kept(path).close()
+        held.close()
+    assert path.read_text() == OF_JOB
+
+
+def test_what_the_script_has_put_around_a_function_stays(
+    overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def noting(file: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(file)
+        return inside(file, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", open)
+    overlay.begin()
+    inside, builtins.open = open, noting
+    overlay.lift()
+    print_to(path)
+    assert seen == [path]
+    assert path.read_text() == OF_JOB + NEW
+
+
+# --- what is told of it ---------------------------------------------------------------------------
+
+
+def test_what_goes_into_a_copy_is_not_told_of(overlay: Overlay, path: Path) -> None:
+    of_job, opened = path.with_name("of_job"), Opened(overlay.covers, overlay.has_made)
+    of_job.touch()
+    opened.begin(1)
+    overlay.begin()
+    path.write_text(NEW)
+    assert path.read_text() == NEW
+    torch.save({"x": torch.ones(2)}, path)
+    torch.load(path)
+    torch.save({"x": torch.ones(2)}, path.with_name("new"))
+    torch.load(path.with_name("new"))
+    path.with_name("new").replace(path)
+    opened.check()
+    assert not opened.written
+    assert not opened.written
+    write_other(path)
+    assert not opened.written
+    of_job.open("r+").close()
+    assert f"changes {of_job} in place (test_overlay.py line " in opened.written
+    opened.end()
+
+
+@pytest.mark.parametrize("what", [*WRITES, *OTHERS])
+def test_a_trial_is_stopped_all_the_same(what: str, overlay: Overlay, path: Path) -> None:
+    class Stopped(BaseException):
+        pass
+
+    def stop() -> NoReturn:
+        raise Stopped
+
+    traces = NoTraces()
+    overlay.begin()
+    traces.begin(stop, [])
+    try:
+        with nullcontext() if what in NO_TRACES else pytest.raises(Stopped):
+            {**WRITES, **OTHERS}[what](path)
+    finally:
+        traces.end()
+    overlay.end()
+    assert path.read_text() == OF_JOB
+    assert os.listdir(path.parent) == [path.name]
