@@ -52,8 +52,8 @@ class Isolation:
         self._last_module = ""
         self._outputs: list[int] = []
         self._remains: Remains | None = None
-        self._no_traces = NoTraces()
         self.overlay = Overlay()
+        self._no_traces = NoTraces(self.overlay.covers)
 
     def snapshot(self, script: str = "") -> None:
         """A run begins, of the script in this file; that of a module is found as it is imported."""

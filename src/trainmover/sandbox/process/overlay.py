@@ -24,6 +24,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,6 +49,7 @@ class Overlay:
         self.in_steps = False
         self._process = 0
         self._copies: dict[str, int] = {}  # Without a name, by a descriptor: nobody need clear up.
+        self._makes_copy = 0  # A thread that does.
         self._made: set[str] = set()  # By the run, and not there before.
         self._gone: set[str] = set()  # The job's, which the run has deleted.
         self._open: list[tuple[weakref.ref[IO[Any]], str]] = []
@@ -94,8 +96,9 @@ class Overlay:
         self._open, self._copies, self._made, self._gone = [], {}, set(), set()
 
     def covers(self, path: str) -> bool:
-        """Whether who opens that file has a copy."""
-        return os.path.realpath(path) in self._copies
+        """Whether who opens that file has a copy, or is about to make one."""
+        is_own = self._makes_copy == threading.get_ident()
+        return is_own or os.path.realpath(path) in self._copies
 
     def has_made(self, path: str) -> bool:
         """Whether the run has: it was not there before."""
@@ -242,8 +245,12 @@ class Overlay:
             may_be = self.in_steps and _is_a(stat.S_ISDIR, os.path.dirname(path))
         if not may_be or not _is_led_by_script(path, frame, through=through):
             return False
-        with tempfile.TemporaryFile() as made:
-            self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
+        self._makes_copy = threading.get_ident()
+        try:
+            with tempfile.TemporaryFile() as made:
+                self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
+        finally:
+            self._makes_copy = 0
         return True
 
     def _copy_of(self, path: str) -> str:

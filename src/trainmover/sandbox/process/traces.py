@@ -3,9 +3,9 @@
 A shadow run makes the set-up and some steps of a script, and who writes there asks `job.is_shadow`,
 or is told. What lies behind those steps a job does once: a standby that tries it, while the rank is
 alive, must write no checkpoint over the rank's and send nothing to anybody. Python tells of files,
-folders, processes and connections (`sys.addaudithook`): there the run is stopped. What torch and
-safetensors write themselves, as checkpoints are, goes nowhere, and so does what is written to files
-that the run had opened before; it goes on.
+folders, processes and connections (`sys.addaudithook`): there the run is stopped. It goes on where
+what it writes goes into copies (`overlay`). What torch and safetensors write themselves, as
+checkpoints are, goes nowhere, and so does what is written to files that the run had opened before.
 """
 
 import os
@@ -29,9 +29,13 @@ _SERIALIZE = "serialize_file"
 
 
 class NoTraces:
-    """One for the process; what it hears of lies between `begin` and `end`."""
+    """One for the process; what it hears of lies between `begin` and `end`.
 
-    def __init__(self) -> None:
+    leads_elsewhere: whether who opens that file opens a copy
+    """
+
+    def __init__(self, leads_elsewhere: Callable[[str], bool] = lambda file: False) -> None:
+        self._leads_elsewhere = leads_elsewhere
         self._stop: Callable[[], NoReturn] | None = None
         self._ends: list[Callable[[], None]] = []
         self._hooked = False
@@ -60,7 +64,7 @@ class NoTraces:
             return
         if event == "open":
             file, writes = file_in(arguments)
-            if not writes or is_cache(file):
+            if not writes or is_cache(file) or self._leads_elsewhere(file):
                 return
         if event.startswith("socket.") and not isinstance(arguments[1], tuple):
             return  # Of this host, as data loaders have them.
