@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -240,19 +241,41 @@ def test_a_lock_of_the_run_is_given_back(made: str, overlay: Overlay, path: Path
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_temporary_files_and_those_of_libraries_are_written(
+def test_what_others_write_is_written(
     overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Libraries of their own accord, and what they have compiled."""
     overlay.begin()
     with monkeypatch.context() as patched:
         patched.setattr("trainmover.sandbox.process.opened.is_own_file", lambda file: False)
         path.write_text(NEW)
-    assert path.read_text() == NEW
-    with monkeypatch.context() as patched:
-        patched.setattr("trainmover.sandbox.process.opened._temporary", lambda: [f"{path.parent}/"])
-        path.write_text(OF_JOB)
+    (path.parent / "__pycache__").mkdir()
+    (path.parent / "__pycache__" / "kept").write_text(NEW)
     overlay.end()
+    assert path.read_text() == NEW
+    assert (path.parent / "__pycache__" / "kept").read_text() == NEW
+
+
+def test_a_temporary_file_may_be_made_at_any_time(
+    overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But one of the job's may lie there as well."""
+    monkeypatch.setattr("trainmover.sandbox.process.opened._temporary", lambda: [f"{path.parent}/"])
+    overlay.begin()
+    overlay.in_steps = True
+    path.with_name("new").write_text(NEW)
+    path.write_text(NEW)
+    overlay.end()
+    assert path.with_name("new").read_text() == NEW
     assert path.read_text() == OF_JOB
+
+
+def test_whatever_lies_in_a_folder_of_the_run_is_its_own(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["touch", f"{folder}/by_another"], check=True)
+    assert not os.path.lexists(folder)
+    overlay.end()
 
 
 @pytest.mark.parametrize("mode", ["r+", "w+"])

@@ -28,10 +28,11 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import PurePath
 from types import FrameType
 from typing import IO, Any
 
-from trainmover.sandbox.process.opened import is_passing, place_of_script
+from trainmover.sandbox.process.opened import is_cache, is_passing, place_of_script
 from trainmover.torch_internals.writing import write_to
 
 _Opener = Callable[[str, int], int]
@@ -102,7 +103,7 @@ class Overlay:
 
     def has_made(self, path: str) -> bool:
         """Whether the run has: it was not there before."""
-        return os.path.realpath(path) in self._made
+        return self._is_made(os.path.realpath(path))
 
     # --- what stands in for functions -------------------------------------------------------------
 
@@ -239,10 +240,10 @@ class Overlay:
         asks for torch"""
         if path in self._copies:
             return True
-        if os.path.lexists(path):
-            may_be = _is_a(stat.S_ISREG, path) and path not in self._made
+        if not os.path.lexists(path):
+            may_be = self._is_to_be_made(path)
         else:
-            may_be = self.in_steps and _is_a(stat.S_ISDIR, os.path.dirname(path))
+            may_be = _is_a(stat.S_ISREG, path) and not self._is_made(path)
         if not may_be or not _is_led_by_script(path, frame, through=through):
             return False
         self._makes_copy = threading.get_ident()
@@ -252,6 +253,11 @@ class Overlay:
         finally:
             self._makes_copy = 0
         return True
+
+    def _is_to_be_made(self, path: str) -> bool:
+        """Whether it is to stay, and the job may make it too."""
+        folder = os.path.dirname(path)
+        return self.in_steps and not is_passing(path) and _is_a(stat.S_ISDIR, folder)
 
     def _copy_of(self, path: str) -> str:
         """A name of its copy; of one that has none its own."""
@@ -266,8 +272,12 @@ class Overlay:
         """Whether it was there before the run, whose own lines are about to change it."""
         if path in self._copies:
             return True
-        is_old = os.path.lexists(path) and path not in self._made
+        is_old = os.path.lexists(path) and not self._is_made(path)
         return is_old and _is_led_by_script(path, frame, through=through)
+
+    def _is_made(self, path: str) -> bool:
+        """By the run, or in a folder that it has made."""
+        return not self._made.isdisjoint([path, *map(str, PurePath(path).parents)])
 
     def _note(self, path: str) -> None:
         """It is about to be opened: if it is not there, it is made."""
@@ -276,8 +286,8 @@ class Overlay:
 
 
 def _is_led_by_script(path: str, frame: FrameType, *, through: bool) -> bool:
-    """Whether its own lines write there, and it is there to stay. through: code of ours asks"""
-    return not is_passing(path) and bool(place_of_script(frame, through=through))
+    """Whether its own lines write there. through: code of ours asks"""
+    return not is_cache(path) and bool(place_of_script(frame, through=through))
 
 
 def _is_a(kind: Callable[[int], bool], path: str) -> bool:
