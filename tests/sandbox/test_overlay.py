@@ -1,15 +1,18 @@
 """A shadow run changes no file of the job's, and reads what it has written nevertheless."""
 
 import builtins
+import bz2
 import gzip
 import io
 import json
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -18,8 +21,9 @@ import numpy
 import pytest
 import torch
 
+from trainmover.errors import StateMismatch
 from trainmover.sandbox.process.opened import Opened
-from trainmover.sandbox.process.overlay import Overlay
+from trainmover.sandbox.process.overlay import COPIES_MAX, Overlay
 from trainmover.sandbox.process.traces import NoTraces
 
 OF_JOB, NEW = "of the job\n", "of the run\n"
@@ -64,9 +68,8 @@ def to_replace(path: Path) -> None:
 
 def to_remove_first(path: Path) -> None:
     path.unlink()
-    with pytest.raises(FileNotFoundError):
-        path.read_text()
-    path.write_text(NEW)
+    with open(path, "x") as file:
+        file.write(NEW)
 
 
 def in_a_folder_made_anew(path: Path) -> None:
@@ -131,6 +134,9 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
     "arrays": lambda path: numpy.savez(path.open("wb"), numpy.ones(2)),
     "more of an archive": lambda path: zip_to(path, "a"),
     "packed": lambda path: gzip.GzipFile(path, "w").close(),
+    "packed otherwise": lambda path: bz2.open(path, "w").close(),
+    "archived otherwise": lambda path: tarfile.open(path, "w").close(),
+    "as an image": lambda path: path.open("w+b").close(),
     "nothing": lambda path: path.unlink(),
     "no folder": lambda path: shutil.rmtree(path.parent),
     "a folder elsewhere": lambda path: path.parent.rename(path.parent.with_name("old")),
@@ -159,7 +165,7 @@ def test_a_checkpoint_of_the_run_is_its_own(overlay: Overlay, path: Path) -> Non
 # --- what is done all the same --------------------------------------------------------------------
 
 
-def test_in_set_up_what_is_new_is_made(overlay: Overlay, path: Path) -> None:
+def test_what_is_new_is_made(overlay: Overlay, path: Path) -> None:
     """A library that does not ask Python may look for it."""
     overlay.begin()
     for name, text in (("config.json", json.dumps({"rate": 0.1})), ("corpus.txt", "words")):
@@ -168,53 +174,6 @@ def test_in_set_up_what_is_new_is_made(overlay: Overlay, path: Path) -> None:
     overlay.end()
     assert path.with_name("config.json").read_text() == '{"rate": 0.1}'
     assert path.with_name("corpus.txt").read_text() == "words"
-
-
-@pytest.mark.parametrize("what", [*WRITES, "a checkpoint", "arrays", "an archive"])
-def test_in_steps_no_file_is_made(what: str, overlay: Overlay, path: Path) -> None:
-    """The job may be about to make it, and to give it another name."""
-    overlay.begin()
-    overlay.in_steps = True
-    new = path.with_name("new.txt")
-    if what not in ("anew", "in a folder that is made anew"):
-        {**WRITES, **OTHERS}[what](new)
-        assert new.exists()
-        assert new.stat().st_size == len(new.read_bytes()) > 0
-        new.unlink()
-        assert not new.exists()
-    (path.parent / "folder").mkdir()
-    (path.parent / "folder").rmdir()
-    overlay.end()
-    assert os.listdir(path.parent) == [path.name]
-
-
-def test_one_that_the_job_makes_meanwhile_is_the_jobs(overlay: Overlay, path: Path) -> None:
-    """As both write to one name, and then give it another."""
-    overlay.begin()
-    overlay.in_steps = True
-    new = path.with_name("new")
-    torch.save(1, new)
-    of_job = os.open(new, os.O_CREAT | os.O_WRONLY)
-    os.write(of_job, b"of the job")
-    os.close(of_job)
-    new.replace(path)
-    assert torch.load(path) == 1
-    overlay.end()
-    assert new.read_text() == "of the job"
-    assert path.read_text() == OF_JOB
-
-
-def test_what_the_run_has_deleted_is_not_there(overlay: Overlay, path: Path) -> None:
-    overlay.begin()
-    path.unlink()
-    assert not path.exists()
-    with pytest.raises(FileNotFoundError):
-        path.stat()
-    with path.open("a") as file:
-        assert file.tell() == 0
-    assert path.exists()
-    overlay.end()
-    assert path.read_text() == OF_JOB
 
 
 LOCKS: dict[str, Callable[[Path], Any]] = {
@@ -241,6 +200,102 @@ def test_a_lock_of_the_run_is_given_back(made: str, overlay: Overlay, path: Path
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_what_only_is_looked_for_is_not_the_run_s(overlay: Overlay, path: Path) -> None:
+    """The job may make it meanwhile."""
+    overlay.begin()
+    state = path.with_name("state.json")
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            state.open(mode)
+    subprocess.run(["cp", str(path), str(state)], check=True)
+    assert not overlay.has_made(str(state))
+    state.write_text(NEW)
+    overlay.end()
+    assert state.read_text() == OF_JOB
+
+
+def test_what_the_run_adds_is_no_copy_of_what_is_there(overlay: Overlay, path: Path) -> None:
+    """Who reads it back reads the job's."""
+    overlay.begin()
+    print_to(path)
+    assert overlay.covers(str(path), writes=True)
+    assert not overlay.covers(str(path), writes=False)
+
+
+def test_links_of_the_job_s_stay(overlay: Overlay, path: Path) -> None:
+    latest, new = path.with_name("latest"), path.with_name("latest.new")
+    latest.symlink_to(path.name)
+    overlay.begin()
+    new.symlink_to("another")
+    new.replace(latest)
+    os.link(path, path.with_name("best"))
+    path.with_name("best").write_text(NEW)
+    latest.unlink()
+    latest.symlink_to("another")
+    overlay.end()
+    assert os.readlink(latest) == path.name
+    assert path.read_text() == path.with_name("best").read_text() == OF_JOB
+
+
+def test_from_a_thread_it_is_the_same(overlay: Overlay, path: Path) -> None:
+    with ThreadPoolExecutor(1) as of_others:
+        of_others.submit(int).result()
+        overlay.begin()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(torch.save, {"x": torch.ones(2)}, path).result()
+            pool.submit(Path.write_text, path.with_name("other"), NEW).result()
+            pool.submit(Path.write_text, path, NEW).result()
+        assert path.read_text() == NEW
+        of_others.submit(Path.write_text, path.with_name("other"), OF_JOB).result()
+    overlay.end()
+    assert path.read_text() == path.with_name("other").read_text() == OF_JOB
+
+
+def test_folders_of_the_run_are_renamed(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    folder = path.with_name("new")
+    folder.mkdir()
+    torch.save(1, folder / "model.pt")
+    shutil.copy(folder / "model.pt", folder / "best.pt")
+    folder.rename(path.with_name("checkpoint-10"))
+    assert torch.load(path.with_name("checkpoint-10") / "best.pt") == 1
+    overlay.end()
+
+
+def test_a_folder_that_is_not_empty_is_not_deleted(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    with pytest.raises(OSError, match="not empty"):
+        path.parent.rmdir()
+    with pytest.raises(OSError, match="directory"):
+        os.remove(path.parent)
+    with pytest.raises(FileNotFoundError):
+        os.replace(path.with_name("none"), path)
+    assert path.read_text() == OF_JOB
+
+
+def test_more_files_than_can_be_kept_are_told_of(overlay: Overlay, path: Path) -> None:
+    many = [path.with_name(str(number)) for number in range(COPIES_MAX + 1)]
+    for one in many:
+        one.write_text(OF_JOB)
+    overlay.begin()
+    for one in many[:-1]:
+        one.write_text(NEW)
+    with pytest.raises(StateMismatch, match="more than 256 files"):
+        many[-1].write_text(NEW)
+    overlay.end()
+    assert {one.read_text() for one in many} == {OF_JOB}
+
+
+def test_functions_of_python_are_asked_what_they_can(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    assert open is io.open
+    assert os.open in os.supports_dir_fd
+    shutil.copy2(path, path.with_name("other"), follow_symlinks=False)
+    shutil.copytree(path.parent, path.parent.with_name("copied"), symlinks=True)
+    overlay.end()
+    assert not any(hasattr(one, "__wrapped__") for one in os.supports_dir_fd)
+
+
 def test_what_others_write_is_written(
     overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,20 +311,6 @@ def test_what_others_write_is_written(
     assert (path.parent / "__pycache__" / "kept").read_text() == NEW
 
 
-def test_a_temporary_file_may_be_made_at_any_time(
-    overlay: Overlay, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But one of the job's may lie there as well."""
-    monkeypatch.setattr("trainmover.sandbox.process.opened._temporary", lambda: [f"{path.parent}/"])
-    overlay.begin()
-    overlay.in_steps = True
-    path.with_name("new").write_text(NEW)
-    path.write_text(NEW)
-    overlay.end()
-    assert path.with_name("new").read_text() == NEW
-    assert path.read_text() == OF_JOB
-
-
 def test_whatever_lies_in_a_folder_of_the_run_is_its_own(overlay: Overlay, path: Path) -> None:
     overlay.begin()
     with tempfile.TemporaryDirectory() as folder:
@@ -279,7 +320,7 @@ def test_whatever_lies_in_a_folder_of_the_run_is_its_own(overlay: Overlay, path:
 
 
 @pytest.mark.parametrize("mode", ["r+", "w+"])
-def test_what_may_be_mapped_is_the_file_itself(mode: Any, overlay: Overlay, path: Path) -> None:
+def test_what_is_mapped_is_the_file_itself(mode: Any, overlay: Overlay, path: Path) -> None:
     """A map cannot be led elsewhere later."""
     overlay.begin()
     numpy.memmap(path, dtype="u1", mode=mode, shape=(2,))[:] = 65
@@ -316,21 +357,75 @@ def test_who_is_asked_for_what_is_no_file_says_so(overlay: Overlay, tmp_path: Pa
 # --- live -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_cleared", [False, True])
 @pytest.mark.parametrize("mode", ["w", "a"])
-def test_live_it_goes_on_where_the_file_ends(mode: str, overlay: Overlay, path: Path) -> None:
+def test_live_it_goes_on_where_the_file_ends(
+    mode: str, is_cleared: bool, overlay: Overlay, path: Path
+) -> None:
     overlay.begin()
+    if is_cleared:
+        in_a_folder_made_anew(path)
     file = path.open(mode)
     assert file.name == str(path)
-    assert file.tell() == (0 if mode == "w" else len(OF_JOB))
+    if not is_cleared:
+        assert file.tell() == (0 if mode == "w" else len(OF_JOB))
     file.write("header\nof a shadow step\n")
+    overlay.check()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "w") as of_rank:
         of_rank.write("a later row\n")
     overlay.lift()
+    assert file.tell() == len(f"{OF_JOB}a later row\n")
     file.write(NEW)
     file.flush()
     file.write(NEW)
     file.close()
     assert path.read_text() == f"{OF_JOB}a later row\n{NEW}{NEW}"
+
+
+def test_live_it_may_write_over_what_it_wrote(overlay: Overlay, path: Path) -> None:
+    """As where a file says nothing but how far the run is."""
+    overlay.begin()
+    with path.open("w") as file:
+        for live in (False, True):
+            if live:
+                overlay.lift()
+            file.seek(0)
+            file.write(NEW)
+            file.truncate()
+    assert path.read_text() == NEW
+
+
+OPEN: dict[str, Callable[[Path], Any]] = {
+    "to read and write": lambda path: path.open("w+"),
+    "an archive": lambda path: zipfile.ZipFile(path, "w"),
+    "packed": lambda path: gzip.GzipFile(path, "a"),
+    "packed otherwise": lambda path: bz2.BZ2File(path, "w"),
+    "archived otherwise": lambda path: tarfile.TarFile(path, "w"),
+}
+
+
+@pytest.mark.parametrize("what", OPEN)
+def test_what_could_not_go_on_is_told_before(what: str, overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    with OPEN[what](path), pytest.raises(StateMismatch, match=r"log\.txt open, packed"):
+        overlay.check()
+    overlay.check()
+    overlay.end()
+    assert path.read_text() == OF_JOB
+
+
+def test_live_all_is_done_though_a_file_cannot_be_opened(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    file = path.open("a")
+    of_job = path.with_name("of_job")
+    shutil.rmtree(path.parent)
+    subprocess.run(["rm", "-r", str(path.parent)], check=True)
+    with pytest.raises(FileNotFoundError):
+        overlay.lift()
+    file.close()
+    path.parent.mkdir()
+    of_job.write_text(NEW)
+    assert of_job.read_text() == NEW
 
 
 def test_live_it_writes_as_others_do(overlay: Overlay, path: Path) -> None:
@@ -345,7 +440,7 @@ def test_live_it_writes_as_others_do(overlay: Overlay, path: Path) -> None:
 def test_afterwards_all_is_as_it_was(overlay: Overlay, path: Path) -> None:
     names = [
         *((builtins, "open"), (io, "open"), (torch._C, "PyTorchFileWriter")),
-        *((os, name) for name in ("open", "stat", "remove", "unlink", "rmdir", "mkdir")),
+        *((os, name) for name in ("open", "remove", "unlink", "rmdir", "mkdir")),
         *((os, name) for name in ("link", "symlink", "rename", "replace")),
     ]
     before = [getattr(module, name) for module, name in names]
@@ -381,7 +476,7 @@ def test_what_the_script_has_put_around_a_function_stays(
 
 
 def test_what_goes_into_a_copy_is_not_told_of(overlay: Overlay, path: Path) -> None:
-    of_job, opened = path.with_name("of_job"), Opened(overlay.covers, overlay.has_made)
+    of_job, opened = path.with_name("of_job"), Opened(overlay)
     of_job.touch()
     opened.begin(1)
     overlay.begin()
@@ -402,7 +497,10 @@ def test_what_goes_into_a_copy_is_not_told_of(overlay: Overlay, path: Path) -> N
     opened.end()
 
 
-STOPPED = "atomically", "through a link"
+STOPPED = (
+    *("atomically", "through a link", "by another name", "by a move", "by a copy"),
+    "a name elsewhere",
+)
 """Where something is made that Python tells of."""
 
 
@@ -414,9 +512,8 @@ def test_a_trial_goes_on_where_nothing_is_made(what: str, overlay: Overlay, path
     def stop() -> NoReturn:
         raise Stopped
 
-    traces = NoTraces(overlay.covers)
+    traces = NoTraces(overlay)
     overlay.begin()
-    overlay.in_steps = True
     traces.begin(stop, [])
     try:
         with pytest.raises(Stopped) if what in STOPPED else nullcontext():

@@ -89,6 +89,8 @@ def test_a_write_is_named_once(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    (tmp_path / "log.txt").write_text("new")
+    assert not opened.written
     (tmp_path / "log.txt").write_text("lr 0.1")
     first = opened.written
     assert f"changes {tmp_path}/log.txt in place (test_sandbox_opened.py line " in first
@@ -132,7 +134,9 @@ def test_whether_a_file_is_temporary_is_known_before_anybody_has_asked(
     monkeypatch.setattr("trainmover.sandbox.process.opened._TEMPORARY", ())
     monkeypatch.setenv("TMPDIR", str(tmp_path / "passing"))
     (tmp_path / "passing").mkdir()
-    (tmp_path / "passing" / "x").write_text("x")
+    for _ in range(2):
+        (tmp_path / "passing" / "x").write_text("x")
+        (tmp_path / "log.txt").touch()
     assert not opened.written
     (tmp_path / "log.txt").write_text("x")
     assert f"changes {tmp_path}/log.txt" in opened.written

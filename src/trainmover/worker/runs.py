@@ -73,8 +73,7 @@ class Runs:
         self._trials = Trials()
         self._shelf: Shelf = {}
         self._isolation = Isolation()
-        overlay = self._isolation.overlay
-        self._opened = Opened(overlay.covers, overlay.has_made)
+        self._opened = Opened(self._isolation.overlay)
         self._told: set[str] = set()
 
     def go_on(self) -> None:

@@ -53,7 +53,7 @@ class Isolation:
         self._outputs: list[int] = []
         self._remains: Remains | None = None
         self.overlay = Overlay()
-        self._no_traces = NoTraces(self.overlay.covers)
+        self._no_traces = NoTraces(self.overlay)
 
     def snapshot(self, script: str = "") -> None:
         """A run begins, of the script in this file; that of a module is found as it is imported."""

@@ -18,9 +18,8 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import trainmover
 from trainmover.errors import StateMismatch
@@ -37,22 +36,37 @@ _TEMPORARY_NAMED = ("TMPDIR", "TEMP", "TMP")
 """Where Python looks for a folder for temporary files, and variables that may name another."""
 
 
+class Copies(Protocol):
+    """Of files, which a run writes instead of these."""
+
+    def covers(self, path: str, *, writes: bool) -> bool:
+        """Whether who opens that file opens a copy."""
+        ...
+
+    def has_made(self, path: str) -> bool:
+        """Whether the run has made it."""
+        ...
+
+
+class _NoCopies:
+    def covers(self, path: str, *, writes: bool) -> bool:
+        return False
+
+    def has_made(self, path: str) -> bool:
+        return False
+
+
 class Opened:
     """One for the process; a run lies between `begin` and `end`, in its main thread or others.
 
     newer    of the run: the first file that was read and had been written since, in words
     written  the first file of the job's that any run has opened to change it, in words; "": none
 
-    leads_elsewhere: whether who opens that file opens a copy
-    is_made: whether the run has made it
+    copies: what is written elsewhere, and which files the run has made
     """
 
-    def __init__(
-        self,
-        leads_elsewhere: Callable[[str], bool] = lambda file: False,
-        is_made: Callable[[str], bool] = lambda file: False,
-    ) -> None:
-        self._leads_elsewhere, self._is_made = leads_elsewhere, is_made
+    def __init__(self, copies: "Copies | None" = None) -> None:
+        self._copies = copies or _NoCopies()
         self.newer = ""
         self.written = ""
         self._since_ns = 0
@@ -85,7 +99,7 @@ class Opened:
         if event != "open" or not self._since_ns:
             return
         file, writes = file_in(arguments)
-        if self._leads_elsewhere(file):
+        if self._copies.covers(file, writes=writes):
             return
         if writes:
             self._writes_to(file)
@@ -94,8 +108,8 @@ class Opened:
 
     def _writes_to(self, file: str) -> None:
         self._own.add(file)
-        nameless = os.path.isdir(file)  # Opened to write, it is for a file without a name.
-        if self.written or nameless or is_passing(file) or self._is_made(file):
+        is_changed = os.path.isfile(file) and not self._copies.has_made(file)
+        if self.written or not is_changed or _is_passing(file):
             return
         if place := place_of_script(sys._getframe(2)):
             self.written = (
@@ -104,7 +118,7 @@ class Opened:
             )
 
     def _reads(self, file: str) -> None:
-        if is_cache(file) or is_installed(file) or self._is_made(file):
+        if is_cache(file) or is_installed(file) or self._copies.has_made(file):
             return
         if place := place_of_script(sys._getframe(2)):
             self.newer = (
@@ -133,7 +147,7 @@ def _is_newer(file: str, since_ns: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_mtime_ns > since_ns
 
 
-def is_passing(file: str) -> bool:
+def _is_passing(file: str) -> bool:
     """Whether what is written there is not there to stay."""
     return file.startswith((*_SYSTEM, *_temporary())) or is_cache(file)
 
@@ -164,3 +178,13 @@ def place_of_script(frame: FrameType | None, *, through: bool = False) -> str:
             return f"{os.path.basename(path)} line {frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def is_ours(frame: FrameType | None) -> bool:
+    """Whether code of ours has led to a frame."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(_PACKAGE) and path != _STANDS_IN:
+            return True
+        frame = frame.f_back
+    return False

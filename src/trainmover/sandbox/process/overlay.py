@@ -4,25 +4,25 @@ A standby runs the script while the job trains, and a script that opens its log 
 checkpoint or clears a folder as it begins would do so to the job's. So a file that was there before
 the run made one of that name is left as it is: what is written to it goes into a copy, which the
 run reads instead from there on, and which is thrown away; what is deleted stays. What the run makes
-anew in its set-up is made, since libraries may look for it that read files themselves: a data set
-on a machine that has none yet. From the first step on no file is made either: the job may be about
-to make one of that name.
+anew is made, since libraries may look for it that read files themselves.
 
 Once the run is live, what it has open leads to the files themselves, behind what they have by then.
+Who holds a file open to read and write it at once, or an archive, is told before that it cannot be.
 
 All this is done where Python's code asks for it, by `open` or a function of `os`, and where torch
-writes. Whoever opens a file to read and write it at once (`r+`, a memory map) changes the file, and
-so does a library in C that writes by itself.
+writes. Whoever changes a file in place (`r+`, a memory map) changes it, and so does a library in C
+that writes by itself, and another process.
 """
 
 import builtins
-import errno
+import bz2
 import functools
 import io
 import os
 import shutil
 import stat
 import sys
+import tarfile
 import tempfile
 import threading
 import weakref
@@ -32,74 +32,122 @@ from pathlib import PurePath
 from types import FrameType
 from typing import IO, Any
 
-from trainmover.sandbox.process.opened import is_cache, is_passing, place_of_script
+from trainmover.errors import StateMismatch
+from trainmover.sandbox.process.opened import is_cache, is_ours, place_of_script
 from trainmover.torch_internals.writing import write_to
 
-_Opener = Callable[[str, int], int]
+COPIES_MAX = 256
+"""Each takes a descriptor, of which a process has a thousand."""
+_OPEN = ((builtins, "open"), (io, "open"), (tarfile, "bltn_open"), (bz2, "_builtin_open"))
+_PACKERS = ("zipfile", "gzip", "bz2", "lzma", "tarfile")
+"""What they write does not go on elsewhere in the middle."""
 _ARCHIVES = "zipfile"
-"""It opens a file for both, and maps none."""
+"""It opens a file to read and write it at once, and maps none."""
+_MAPPERS = ("numpy.memmap", "numpy.core.memmap", "numpy._core.memmap")
+_SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks)
+_Opener = Callable[[str, int], int]
+
+
+class _Held:
+    """A file that the run has opened to write. is_stream: it is written from its beginning on, or
+    added to, and no more"""
+
+    def __init__(self, file: IO[Any], path: str, mode: str, *, is_stream: bool) -> None:
+        self.path, self.adds, self.is_stream = path, "a" in mode, is_stream
+        self._file = weakref.ref(file)
+
+    @property
+    def file(self) -> IO[Any] | None:
+        """None: it is closed."""
+        file = self._file()
+        return None if file is None or file.closed else file
+
+    def lead(self) -> None:
+        """From here on it stands for the file itself, behind what that has."""
+        file = self.file
+        if file is None:
+            return
+        file.flush()
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if self.adds else 0)
+        there, descriptor = os.open(self.path, flags, 0o666), file.fileno()
+        os.dup2(there, descriptor, inheritable=os.get_inheritable(descriptor))
+        os.close(there)
+        file.seek(0, os.SEEK_END)
 
 
 class Overlay:
-    """One for the process; a run lies between `begin` and `end`, and is live from `lift` on.
-
-    in_steps  its set-up is over
-    """
+    """One for the process; a run lies between `begin` and `end`, and is live from `lift` on."""
 
     def __init__(self) -> None:
-        self.in_steps = False
         self._process = 0
+        self._lock = threading.RLock()
+        self._threads: set[int] = set()  # That are none of the run's.
         self._copies: dict[str, int] = {}  # Without a name, by a descriptor: nobody need clear up.
         self._makes_copy = 0  # A thread that does.
+        self._behind: set[str] = set()  # Of these, those that have only what the run has added.
         self._made: set[str] = set()  # By the run, and not there before.
         self._gone: set[str] = set()  # The job's, which the run has deleted.
-        self._open: list[tuple[weakref.ref[IO[Any]], str]] = []
+        self._held: list[_Held] = []
         self._ends: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """A shadow run begins."""
-        self._process, self.in_steps = os.getpid(), False
+        """A shadow run begins, in the main thread."""
+        self._process = os.getpid()
+        self._threads = {one.ident or 0 for one in threading.enumerate()} - {threading.get_ident()}
         self._ends.append(write_to(self._written_to))
-        self._stand_in(builtins, "open", self._opening)
-        self._stand_in(io, "open", self._opening)
-        self._stand_in(os, "open", self._opening_below)
-        self._stand_in(os, "stat", self._asking)
-        for name in ("remove", "unlink", "rmdir"):
-            self._stand_in(os, name, self._removing)
+        self._stand_in(self._opening, *_OPEN)
+        self._stand_in(self._opening_below, (os, "open"))
+        for name in ("remove", "unlink"):
+            self._stand_in(self._removing, (os, name))
         for name in ("rename", "replace"):
-            self._stand_in(os, name, self._moving)
-        self._stand_in(os, "mkdir", self._making_folder)
+            self._stand_in(self._moving, (os, name))
+        self._stand_in(self._removing_folder, (os, "rmdir"))
+        self._stand_in(self._making_folder, (os, "mkdir"))
         for name in ("link", "symlink"):
-            self._stand_in(os, name, self._making_link)
+            self._stand_in(self._making_link, (os, name))
+
+    def check(self) -> None:
+        """Raise StateMismatch, naming the file, if what the run has open could not go on as the
+        rank."""
+        for held in self._held:
+            if held.file is not None and not held.is_stream:
+                raise StateMismatch(
+                    f"the script keeps {held.path} open, packed or to read and write it at once",
+                    means="A standby, which has a copy, cannot go on with it; the job trains on.",
+                    do="Close it behind each write, or open it where job.is_shadow is false.",
+                )
 
     def lift(self) -> None:
-        """The run is live: what it has opened to write leads to the files themselves."""
-        opened, self._open = self._open, []
-        for known, path in opened:
-            file = known()
-            if file is not None and not file.closed:
-                file.flush()
-                _lead(file.fileno(), path)
-        self.end()
+        """The run is live: what it has opened to write leads to the files themselves. Raises
+        OSError if one cannot be opened."""
+        held, self._held, self._process = self._held, [], 0
+        try:
+            for one in held:
+                one.lead()
+        finally:
+            self.end()
 
     def end(self) -> None:
         """The run is over: copies are thrown away, and all is as it was."""
         self._process = 0
         while self._ends:
             self._ends.pop()()
-        for known, _ in self._open:
+        for one in self._held:
             with suppress(OSError, ValueError):
-                file = known()
-                if file is not None:
-                    file.close()
-        for copy in self._copies.values():
-            os.close(copy)
-        self._open, self._copies, self._made, self._gone = [], {}, set(), set()
+                if one.file is not None:
+                    one.file.close()
+        with self._lock:
+            for copy in self._copies.values():
+                os.close(copy)
+            self._held, self._copies = [], {}
+            self._behind, self._made, self._gone = set(), set(), set()
 
-    def covers(self, path: str) -> bool:
-        """Whether who opens that file has a copy, or is about to make one."""
-        is_own = self._makes_copy == threading.get_ident()
-        return is_own or os.path.realpath(path) in self._copies
+    def covers(self, path: str, *, writes: bool) -> bool:
+        """Whether who opens that file has a copy, and reads in it nothing of the job's."""
+        if self._makes_copy == threading.get_ident():
+            return True
+        path = os.path.realpath(path)
+        return path in self._copies and (writes or path not in self._behind)
 
     def has_made(self, path: str) -> bool:
         """Whether the run has: it was not there before."""
@@ -107,8 +155,9 @@ class Overlay:
 
     # --- what stands in for functions -------------------------------------------------------------
 
-    def _stand_in(self, module: Any, name: str, instead: Callable[..., Any]) -> None:
-        real = getattr(module, name)
+    def _stand_in(self, instead: Callable[..., Any], *names: tuple[Any, str]) -> None:
+        """For one function, whatever its names are."""
+        real = getattr(*names[0])
 
         @functools.wraps(real)
         def standing_in(*args: Any, **kwargs: Any) -> Any:
@@ -117,10 +166,17 @@ class Overlay:
             return instead(real, sys._getframe(1), *args, **kwargs)
 
         def end() -> None:
-            if getattr(module, name) is standing_in:  # Else the script has put its own around it.
-                setattr(module, name, real)
+            for module, name in names:
+                if getattr(module, name) is standing_in:  # Else the script's own is around it.
+                    setattr(module, name, real)
+            for able in _SUPPORTS:
+                able.discard(standing_in)
 
-        setattr(module, name, standing_in)
+        for module, name in names:
+            setattr(module, name, standing_in)
+        for able in _SUPPORTS:
+            if real in able:
+                able.add(standing_in)
         self._ends.append(end)
 
     def _opening(
@@ -136,62 +192,91 @@ class Overlay:
         closefd: bool = True,
         opener: _Opener | None = None,
     ) -> IO[Any]:
-        path, writes = _path_of(file), _writes(mode)
+        path = _path_of(file)
+        is_new, writes = not os.path.lexists(path), not {*mode}.isdisjoint("wax+")
         if opener is not None or not self._is_led(path, mode, frame):
-            if path in self._gone and not writes:
-                raise _missing(file)
-            self._note(path)
-            return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            opened = real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            self._note(path, is_new=is_new)
+            return opened
         opener = _leading_to(self._copy_of(path))
         opened = real(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if writes:
-            self._open.append((weakref.ref(opened), path))
+            is_stream = "+" not in mode and _module_of(frame) not in _PACKERS
+            held = [one for one in self._held if one.file is not None]
+            self._held = [*held, _Held(opened, path, mode, is_stream=is_stream)]
         return opened
 
     def _is_led(self, path: str, mode: str, frame: FrameType) -> bool:
         """Whether it is the copy that is opened, which is made if it is written first."""
-        if path in self._copies or not _writes(mode):
+        if path in self._copies or self._only_reads(mode, frame):
             return path in self._copies and "x" not in mode
-        if "+" in mode and frame.f_globals.get("__name__") != _ARCHIVES:
+        if "x" in mode and path not in self._gone:
             return False
-        if not self._needs_copy(path, frame):
+        if _module_of(frame) in _MAPPERS or not self._needs_copy(path, frame):
             return False
         if "w" not in mode and path not in self._gone:
-            _begin_behind(path, self._copy_of(path), is_read="+" in mode)
+            self._begin_behind(path, is_read="+" in mode)
         return True
 
-    def _opening_below(
-        self, real: Callable[..., int], _: FrameType, path: Any, *args: Any, **kwargs: Any
-    ) -> int:
-        self._note(_path_of(path, kwargs.get("dir_fd")))
-        return real(path, *args, **kwargs)
+    @staticmethod
+    def _only_reads(mode: str, frame: FrameType) -> bool:
+        """Or changes the file in place, as is not led elsewhere: but for archives."""
+        changes = "+" in mode and _module_of(frame) == _ARCHIVES
+        return {*mode}.isdisjoint("wax") and not changes
 
-    def _asking(
-        self, real: Callable[..., os.stat_result], _: FrameType, path: Any, **kwargs: Any
-    ) -> os.stat_result:
-        if self._copies or self._gone:
-            own = _path_of(path, kwargs.get("dir_fd"))
-            if own in self._copies:
-                return os.fstat(self._copies[own])
-            if own in self._gone:
-                raise _missing(path)
-        return real(path, **kwargs)
+    def _begin_behind(self, path: str, *, is_read: bool) -> None:
+        """Who adds to a file begins where it ends. is_read: it may be read as well"""
+        if is_read:
+            _copy(path, self._copy_of(path))
+            return
+        with io.FileIO(self._copy_of(path), "w") as made:
+            made.truncate(os.lstat(path).st_size)
+        self._behind.add(path)
+
+    def _opening_below(
+        self,
+        real: Callable[..., int],
+        frame: FrameType,
+        file: Any,
+        flags: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> int:
+        path = _path_of(file, kwargs.get("dir_fd"))
+        is_new = not os.path.lexists(path)
+        if flags & os.O_CREAT and path in self._gone and self._needs_copy(path, frame):
+            return real(self._copy_of(path), flags & ~os.O_EXCL, *args)
+        opened = real(file, flags, *args, **kwargs)
+        self._note(path, is_new=is_new)
+        return opened
 
     def _written_to(self, path: str) -> str:
-        """Where torch is to write what it was to write to that file."""
+        """Where torch is to write what it was to write to that file, from whatever thread."""
         own = _path_of(path)
-        if self._needs_copy(own, sys._getframe(1), through=True):
-            return self._copy_of(own)
-        self._note(own)
+        if os.getpid() == self._process and own:
+            if self._needs_copy(own, None):
+                return self._copy_of(own)
+            if not os.path.lexists(own):
+                self._made.add(own)
         return path
 
     def _removing(
         self, real: Callable[..., None], frame: FrameType, path: Any, **kwargs: Any
     ) -> None:
         name = _name_of(path, kwargs.get("dir_fd"))
-        if self._is_the_jobs(name, frame):
-            self._forget(name)
-            self._gone.add(name)
+        if _is_a(stat.S_ISDIR, name) or not self._is_the_jobs(name, frame):
+            real(path, **kwargs)
+            self._made.discard(name)
+        else:
+            self._delete(name)
+
+    def _removing_folder(
+        self, real: Callable[..., None], frame: FrameType, path: Any, **kwargs: Any
+    ) -> None:
+        name = _name_of(path, kwargs.get("dir_fd"))
+        is_jobs = _is_a(stat.S_ISDIR, name) and self._is_the_jobs(name, frame)
+        if is_jobs and all(os.path.join(name, one) in self._gone for one in os.listdir(name)):
+            self._delete(name)
         else:
             real(path, **kwargs)
             self._made.discard(name)
@@ -199,111 +284,106 @@ class Overlay:
     def _moving(
         self, real: Callable[..., None], frame: FrameType, src: Any, dst: Any, **kwargs: Any
     ) -> None:
-        source, there = _name_of(src), _name_of(dst)
-        is_jobs, needs_copy = self._is_the_jobs(source, frame), self._needs_copy(there, frame)
-        if not is_jobs and not needs_copy:
-            self._note(there)
+        source = _name_of(src, kwargs.get("src_dir_fd"))
+        there = _name_of(dst, kwargs.get("dst_dir_fd"))
+        is_jobs, is_folder = self._is_the_jobs(source, frame), _is_a(stat.S_ISDIR, source)
+        if is_folder and is_jobs:
+            self._delete(source)
+            return
+        is_new, is_link = not os.path.lexists(there), _is_a(stat.S_ISLNK, there)
+        stays = not is_folder and os.path.lexists(source) and self._is_the_jobs(there, frame)
+        if not stays and not is_jobs:
             real(src, dst, **kwargs)
+            self._note(there, is_new=is_new)
             self._made.discard(source)
             return
-        if not _is_a(stat.S_ISDIR, source):
-            self._note(there)
+        if not stays or (not is_link and self._needs_copy(there, frame)):
             _copy(self._copy_of(source), self._copy_of(there))
+            self._note(there, is_new=is_new)
         if is_jobs:
-            self._forget(source)
-            self._gone.add(source)
+            self._delete(source)
         else:
             os.remove(source)
 
     def _making_folder(
         self, real: Callable[..., None], _: FrameType, path: Any, *args: Any, **kwargs: Any
     ) -> None:
-        self._make(_name_of(path, kwargs.get("dir_fd")), lambda: real(path, *args, **kwargs))
+        name = _name_of(path, kwargs.get("dir_fd"))
+        if name in self._gone:
+            self._gone.discard(name)
+            return
+        real(path, *args, **kwargs)
+        self._made.add(name)
 
     def _making_link(
         self, real: Callable[..., None], _: FrameType, src: Any, dst: Any, *args: Any, **kwargs: Any
     ) -> None:
-        folder = kwargs.get("dir_fd", kwargs.get("dst_dir_fd"))
-        self._make(_name_of(dst, folder), lambda: real(src, dst, *args, **kwargs))
-
-    def _make(self, name: str, make: Callable[[], None]) -> None:
+        name = _name_of(dst, kwargs.get("dir_fd", kwargs.get("dst_dir_fd")))
         if name in self._gone:
             self._gone.discard(name)
             return
-        make()
-        self._made.add(name)
+        real(src, dst, *args, **kwargs)
+        if _is_a(stat.S_ISLNK, name):  # Another name for the job's file is the job's.
+            self._made.add(name)
 
     # --- files ------------------------------------------------------------------------------------
 
-    def _needs_copy(self, path: str, frame: FrameType, *, through: bool = False) -> bool:
-        """Whether the file is written elsewhere; from here on it has a copy. through: code of ours
-        asks for torch"""
-        if path in self._copies:
-            return True
-        if not os.path.lexists(path):
-            may_be = self._is_to_be_made(path)
-        else:
-            may_be = _is_a(stat.S_ISREG, path) and not self._is_made(path)
-        if not may_be or not _is_led_by_script(path, frame, through=through):
-            return False
-        self._makes_copy = threading.get_ident()
-        try:
-            with tempfile.TemporaryFile() as made:
-                self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
-        finally:
-            self._makes_copy = 0
-        return True
+    def _needs_copy(self, path: str, frame: FrameType | None) -> bool:
+        """Whether the file is written elsewhere; from here on it has a copy.
 
-    def _is_to_be_made(self, path: str) -> bool:
-        """Whether it is to stay, and the job may make it too."""
-        folder = os.path.dirname(path)
-        return self.in_steps and not is_passing(path) and _is_a(stat.S_ISDIR, folder)
+        frame: that asks for it; None: it is torch's own
+        """
+        with self._lock:
+            if path in self._copies:
+                return True
+            if not _is_a(stat.S_ISREG, path) or not self._is_the_jobs(path, frame):
+                return False
+            if len(self._copies) >= COPIES_MAX:
+                raise StateMismatch(
+                    f"the script writes to more than {COPIES_MAX} files that the job has",
+                    means="A standby cannot keep copies of so many; the job trains on.",
+                    do="Write them where job.is_shadow is false.",
+                )
+            self._makes_copy = threading.get_ident()
+            try:
+                with tempfile.TemporaryFile() as made:
+                    self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
+            finally:
+                self._makes_copy = 0
+            return True
 
     def _copy_of(self, path: str) -> str:
         """A name of its copy; of one that has none its own."""
         return _by_descriptor(self._copies[path]) if path in self._copies else path
 
-    def _forget(self, path: str) -> None:
-        """Its copy, if it has one, is of no use any more."""
-        if path in self._copies:
-            os.close(self._copies.pop(path))
+    def _delete(self, path: str) -> None:
+        """As the run sees it."""
+        with self._lock:
+            self._behind.discard(path)
+            if path in self._copies:
+                os.close(self._copies.pop(path))
+            self._gone.add(path)
 
-    def _is_the_jobs(self, path: str, frame: FrameType, *, through: bool = False) -> bool:
-        """Whether it was there before the run, whose own lines are about to change it."""
-        if path in self._copies:
-            return True
+    def _is_the_jobs(self, path: str, frame: FrameType | None) -> bool:
+        """Whether it was there before the run, which is about to change it."""
         is_old = os.path.lexists(path) and not self._is_made(path)
-        return is_old and _is_led_by_script(path, frame, through=through)
+        return is_old and not is_cache(path) and (frame is None or self._is_led_from(frame))
+
+    def _is_led_from(self, frame: FrameType) -> bool:
+        """Whether lines of the script's have led there, or a thread that has begun since."""
+        if threading.get_ident() in self._threads:
+            return False
+        is_main = threading.current_thread() is threading.main_thread()
+        return bool(place_of_script(frame)) or not (is_main or is_ours(frame))
 
     def _is_made(self, path: str) -> bool:
         """By the run, or in a folder that it has made."""
         return not self._made.isdisjoint([path, *map(str, PurePath(path).parents)])
 
-    def _note(self, path: str) -> None:
-        """It is about to be opened: if it is not there, it is made."""
-        if path and not os.path.lexists(path):
+    def _note(self, path: str, *, is_new: bool) -> None:
+        """It was opened. is_new: it was not there before"""
+        if path and is_new:
             self._made.add(path)
-
-
-def _is_led_by_script(path: str, frame: FrameType, *, through: bool) -> bool:
-    """Whether its own lines write there. through: code of ours asks"""
-    return not is_cache(path) and bool(place_of_script(frame, through=through))
-
-
-def _is_a(kind: Callable[[int], bool], path: str) -> bool:
-    """Whether there is such a thing, whatever the run sees. path: without links"""
-    try:
-        return kind(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _missing(file: Any) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
-
-
-def _writes(mode: str) -> bool:
-    return not {*mode}.isdisjoint("wa+")
 
 
 def _path_of(file: Any, dir_fd: int | None = None) -> str:
@@ -328,32 +408,28 @@ def _named(file: Any, dir_fd: int | None) -> str:
     return path if dir_fd is None else os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), path)
 
 
+def _is_a(kind: Callable[[int], bool], path: str) -> bool:
+    """Whether there is such a thing under that name."""
+    try:
+        return kind(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
 def _by_descriptor(number: int) -> str:
     """A name by which an open file can be opened again."""
     return f"/proc/self/fd/{number}"
 
 
 def _leading_to(copy: str) -> _Opener:
-    return lambda _, flags: os.open(copy, flags, 0o600)
-
-
-def _begin_behind(path: str, copy: str, *, is_read: bool) -> None:
-    """Who adds to a file begins where it ends. is_read: it may be read as well"""
-    if is_read and os.path.lexists(path):
-        _copy(path, copy)
-        return
-    with io.FileIO(copy, "w") as made:
-        made.truncate(os.lstat(path).st_size if os.path.lexists(path) else 0)
+    return lambda _, flags: os.open(copy, flags & ~os.O_EXCL, 0o600)
 
 
 def _copy(source: str, target: str) -> None:
     """These files themselves."""
     with io.FileIO(source) as held, io.FileIO(target, "w") as made:
         shutil.copyfileobj(held, made)
-
-
-def _lead(descriptor: int, path: str) -> None:
-    """From here on it stands for this file, behind what that has."""
-    there = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.dup2(there, descriptor, inheritable=os.get_inheritable(descriptor))
-    os.close(there)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
-from trainmover.sandbox.process.opened import file_in, is_cache, place_of_script
+from trainmover.sandbox.process.opened import Copies, file_in, is_cache, place_of_script
 from trainmover.torch_internals.writing import write_nowhere
 
 _FILES = {"chmod", "chown", "link", "mkdir", "remove", "rename", "rmdir", "symlink", "truncate"}
@@ -31,11 +31,11 @@ _SERIALIZE = "serialize_file"
 class NoTraces:
     """One for the process; what it hears of lies between `begin` and `end`.
 
-    leads_elsewhere: whether who opens that file opens a copy
+    copies: what is written elsewhere
     """
 
-    def __init__(self, leads_elsewhere: Callable[[str], bool] = lambda file: False) -> None:
-        self._leads_elsewhere = leads_elsewhere
+    def __init__(self, copies: Copies | None = None) -> None:
+        self._copies = copies
         self._stop: Callable[[], NoReturn] | None = None
         self._ends: list[Callable[[], None]] = []
         self._hooked = False
@@ -64,7 +64,8 @@ class NoTraces:
             return
         if event == "open":
             file, writes = file_in(arguments)
-            if not writes or is_cache(file) or self._leads_elsewhere(file):
+            is_led = self._copies is not None and self._copies.covers(file, writes=writes)
+            if not writes or is_cache(file) or is_led:
                 return
         if event.startswith("socket.") and not isinstance(arguments[1], tuple):
             return  # Of this host, as data loaders have them.

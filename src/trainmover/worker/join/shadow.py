@@ -170,7 +170,6 @@ class Shadow:
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
-        self.overlay.in_steps = True
         member.variables.begin()
         member.variables.stand()  # To see what steps leave in them: see `left`.
         return member.take_unmarked(batches, member.variables.standing_at())
@@ -195,6 +194,7 @@ class Shadow:
         self.device_bytes = device_bytes()
         self.opened.end()
         self.opened.check()
+        self.overlay.check()
         self.replayer.check()
         self.member.variables.stand()
         rehearse(self.member.tracked)
