@@ -5,11 +5,14 @@ import bz2
 import gzip
 import io
 import json
+import mmap
 import os
+import pickle
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -129,6 +132,7 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
         {"x": torch.ones(2)}, path, _use_new_zipfile_serialization=False
     ),
     "a module of TorchScript": save_scripted,
+    "numbers": lambda path: numpy.savetxt(path, numpy.ones(2)),
     "an array": lambda path: numpy.save(path.open("wb"), numpy.ones(2)),
     "an archive": zip_to,
     "arrays": lambda path: numpy.savez(path.open("wb"), numpy.ones(2)),
@@ -214,12 +218,34 @@ def test_what_only_is_looked_for_is_not_the_run_s(overlay: Overlay, path: Path) 
     assert state.read_text() == OF_JOB
 
 
-def test_what_the_run_adds_is_no_copy_of_what_is_there(overlay: Overlay, path: Path) -> None:
-    """Who reads it back reads the job's."""
+READS: dict[str, Callable[[Path], str]] = {
+    "by a read": lambda path: path.read_text(),
+    "by a write": lambda path: read_from_the_start(path),
+    "by a move": lambda path: path.rename(path.with_name("log.txt.1")).read_text(),
+}
+
+
+def read_from_the_start(path: Path) -> str:
+    with path.open("r+") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_who_reads_what_the_run_has_added_to_reads_the_job_s(
+    reads: str, overlay: Overlay, path: Path
+) -> None:
+    opened = Opened(overlay)
+    opened.begin(1)
     overlay.begin()
     print_to(path)
-    assert overlay.covers(str(path), writes=True)
-    assert not overlay.covers(str(path), writes=False)
+    print_to(path)
+    assert not opened.newer
+    assert READS[reads](path) == OF_JOB + NEW + NEW
+    if reads == "by a read":
+        assert f"reads {path} (test_overlay.py line " in opened.newer
+    opened.end()
+    overlay.end()
+    assert path.read_text() == OF_JOB
 
 
 def test_links_of_the_job_s_stay(overlay: Overlay, path: Path) -> None:
@@ -249,6 +275,40 @@ def test_from_a_thread_it_is_the_same(overlay: Overlay, path: Path) -> None:
         of_others.submit(Path.write_text, path.with_name("other"), OF_JOB).result()
     overlay.end()
     assert path.read_text() == path.with_name("other").read_text() == OF_JOB
+
+
+def test_a_thread_that_has_another_s_number_is_the_run_s(overlay: Overlay, path: Path) -> None:
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    overlay.begin()
+    over.set()
+    other.join()
+    for _ in range(10):
+        of_run = threading.Thread(target=path.write_text, args=(NEW,))
+        of_run.start()
+        of_run.join()
+    overlay.end()
+    assert path.read_text() == OF_JOB
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed"])
+def test_a_folder_takes_another_s_place(how: str, overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    new = path.parent.with_name("new")
+    new.mkdir()
+    (new / "model.pt").write_text(NEW)
+    if how == "deleted":
+        shutil.rmtree(path.parent)
+        shutil.move(new, path.parent)
+    else:
+        path.parent.rename(path.parent.with_name("old"))
+        new.rename(path.parent)
+        shutil.rmtree(path.parent.with_name("old"))
+    overlay.end()
+    assert os.listdir(path.parent) == [path.name]
+    assert path.read_text() == OF_JOB
+    assert {one.name for one in path.parents[1].iterdir()} == {"job", "copies"}
 
 
 def test_folders_of_the_run_are_renamed(overlay: Overlay, path: Path) -> None:
@@ -284,6 +344,32 @@ def test_more_files_than_can_be_kept_are_told_of(overlay: Overlay, path: Path) -
         many[-1].write_text(NEW)
     overlay.end()
     assert {one.read_text() for one in many} == {OF_JOB}
+
+
+def test_a_function_that_is_kept_is_the_same_elsewhere(overlay: Overlay, path: Path) -> None:
+    class Store:
+        open = open
+
+    overlay.begin()
+
+    class Later:
+        open = open
+
+    for kind in (Store, Later):
+        kind.open(path, "r").close()
+        kind().open(path, "r").close()
+    kept = [pickle.dumps(function) for function in (open, os.remove, os.open)]
+    overlay.end()
+    assert [pickle.loads(one) for one in kept] == [open, os.remove, os.open]
+
+
+def test_a_lock_is_the_one_that_others_have(overlay: Overlay, path: Path) -> None:
+    """Of a file lock that follows no links."""
+    overlay.begin()
+    path.unlink()
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW)
+    assert os.fstat(descriptor).st_ino == path.stat().st_ino
+    os.close(descriptor)
 
 
 def test_functions_of_python_are_asked_what_they_can(overlay: Overlay, path: Path) -> None:
@@ -395,7 +481,22 @@ def test_live_it_may_write_over_what_it_wrote(overlay: Overlay, path: Path) -> N
     assert path.read_text() == NEW
 
 
+def mapped(path: Path) -> Any:
+    with path.open("w+b") as file:
+        file.truncate(8)
+        return mmap.mmap(file.fileno(), 8)
+
+
+def doubled(path: Path) -> Any:
+    with path.open("w") as file:
+        return os.fdopen(os.dup(file.fileno()), "w")
+
+
 OPEN: dict[str, Callable[[Path], Any]] = {
+    "bytes": lambda path: path.open("ab"),
+    "mapped": mapped,
+    "doubled": doubled,
+    "what lies below a text": lambda path: path.open("w").detach(),  # type: ignore[attr-defined]
     "to read and write": lambda path: path.open("w+"),
     "an archive": lambda path: zipfile.ZipFile(path, "w"),
     "packed": lambda path: gzip.GzipFile(path, "a"),
@@ -407,7 +508,7 @@ OPEN: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("what", OPEN)
 def test_what_could_not_go_on_is_told_before(what: str, overlay: Overlay, path: Path) -> None:
     overlay.begin()
-    with OPEN[what](path), pytest.raises(StateMismatch, match=r"log\.txt open, packed"):
+    with OPEN[what](path), pytest.raises(StateMismatch, match=r"log\.txt open, and not"):
         overlay.check()
     overlay.check()
     overlay.end()
@@ -499,7 +600,7 @@ def test_what_goes_into_a_copy_is_not_told_of(overlay: Overlay, path: Path) -> N
 
 STOPPED = (
     *("atomically", "through a link", "by another name", "by a move", "by a copy"),
-    "a name elsewhere",
+    *("a name elsewhere", "a folder elsewhere"),
 )
 """Where something is made that Python tells of."""
 

@@ -454,3 +454,31 @@ def test_what_the_script_asks_itself_is_asked_anew(
     (tmp_path / "tm_own.py").write_text("import os; RANK = os.environ['RANK']")
     run("import os, tm_own; RANK = os.environ['RANK']")
     assert isolation.known_rank.other_than(1) == ""
+
+
+def test_what_its_objects_do_as_they_go_leaves_the_job_s_files(
+    isolation: Isolation, tmp_path: Path
+) -> None:
+    """In a shadow run, whose lock and summary are the rank's."""
+    script, lock, summary = (tmp_path / name for name in ("train.py", "lock", "summary"))
+    script.write_text(
+        f"""
+import os
+class Lock:
+    def __init__(self):
+        open({str(lock)!r}, "w").write("of the run")
+    def __del__(self):
+        open({str(summary)!r}, "w").write("of the run")
+        os.remove({str(lock)!r})
+lock = Lock()
+lock.itself = lock
+"""
+    )
+    for path in (lock, summary):
+        path.write_text("of the job")
+    isolation.snapshot(str(script))
+    isolation.overlay.begin()
+    ended = run_script([str(script)], module=False)
+    assert isolation.put_back() == []
+    assert ended.error == ""
+    assert lock.read_text() == summary.read_text() == "of the job"

@@ -74,6 +74,8 @@ class Isolation:
         """The run is over: what could not be put back, in words that follow "the script"."""
         if self._remains is None:
             return []
+        modules.forget(modules.own(self._last_module))
+        gc.collect()  # What its objects do as they go leaves no traces, either.
         self._no_traces.end()
         self.overlay.end()
         self._imports.stop()
@@ -82,7 +84,6 @@ class Isolation:
         lasting = self._write()
         self._patches.put_back()
         self._libraries.put_back()
-        modules.forget(modules.own(self._last_module))
         gc.collect()
         torch.clear_autocast_cache()
         remains, self._remains = self._remains, None

@@ -6,12 +6,14 @@ the run made one of that name is left as it is: what is written to it goes into 
 run reads instead from there on, and which is thrown away; what is deleted stays. What the run makes
 anew is made, since libraries may look for it that read files themselves.
 
-Once the run is live, what it has open leads to the files themselves, behind what they have by then.
-Who holds a file open to read and write it at once, or an archive, is told before that it cannot be.
+Once the run is live, the texts that it has open lead to the files themselves, behind what they have
+by then. Whatever else holds a copy then (an archive, a memory map) could not go on, and is told of
+before.
 
-All this is done where Python's code asks for it, by `open` or a function of `os`, and where torch
-writes. Whoever changes a file in place (`r+`, a memory map) changes it, and so does a library in C
-that writes by itself, and another process.
+All this is done where Python's code asks for it, by `open` or by what it does with names in `os`,
+and where torch writes. Whoever changes a file in place (`r+`, a memory map, `os.open`) changes it,
+and so does a library in C that writes by itself, another process, and a thread that outlives the
+run. Folders still list what the run has deleted.
 """
 
 import builtins
@@ -19,6 +21,7 @@ import bz2
 import functools
 import io
 import os
+import pkgutil
 import shutil
 import stat
 import sys
@@ -26,11 +29,14 @@ import tarfile
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import PurePath
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import IO, Any
+from weakref import WeakSet
+
+from numpy.lib import _datasource
 
 from trainmover.errors import StateMismatch
 from trainmover.sandbox.process.opened import is_cache, is_ours, place_of_script
@@ -38,9 +44,13 @@ from trainmover.torch_internals.writing import write_to
 
 COPIES_MAX = 256
 """Each takes a descriptor, of which a process has a thousand."""
-_OPEN = ((builtins, "open"), (io, "open"), (tarfile, "bltn_open"), (bz2, "_builtin_open"))
-_PACKERS = ("zipfile", "gzip", "bz2", "lzma", "tarfile")
-"""What they write does not go on elsewhere in the middle."""
+_numpy: Any = _datasource
+_OF_NUMPY = _numpy._file_openers._file_openers
+"""Functions by endings of names, None for all others."""
+_OPEN = (
+    *((vars(builtins), "open"), (vars(io), "open"), (vars(tarfile), "bltn_open")),
+    *((vars(bz2), "_builtin_open"), (_OF_NUMPY, None)),
+)
 _ARCHIVES = "zipfile"
 """It opens a file to read and write it at once, and maps none."""
 _MAPPERS = ("numpy.memmap", "numpy.core.memmap", "numpy._core.memmap")
@@ -48,19 +58,34 @@ _SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks)
 _Opener = Callable[[str, int], int]
 
 
-class _Held:
-    """A file that the run has opened to write. is_stream: it is written from its beginning on, or
-    added to, and no more"""
+class _StandIn:
+    """Of a function of Python's: no method of a class that keeps it, and pickled as that."""
 
-    def __init__(self, file: IO[Any], path: str, mode: str, *, is_stream: bool) -> None:
-        self.path, self.adds, self.is_stream = path, "a" in mode, is_stream
+    def __init__(self, name: str, real: Any, call: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, real)
+        self._name, self._call = name, call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(sys._getframe(1), *args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return pkgutil.resolve_name, (self._name,)
+
+
+class _Held:
+    """A text that the run has opened to write."""
+
+    def __init__(self, file: IO[Any], path: str, mode: str) -> None:
+        self.path, self.adds = path, "a" in mode
         self._file = weakref.ref(file)
 
     @property
     def file(self) -> IO[Any] | None:
-        """None: it is closed."""
+        """None: it is closed, or what lies below is used without it."""
         file = self._file()
-        return None if file is None or file.closed else file
+        with suppress(ValueError):
+            return None if file is None or file.closed else file
+        return None
 
     def lead(self) -> None:
         """From here on it stands for the file itself, behind what that has."""
@@ -81,10 +106,10 @@ class Overlay:
     def __init__(self) -> None:
         self._process = 0
         self._lock = threading.RLock()
-        self._threads: set[int] = set()  # That are none of the run's.
+        self._threads = WeakSet[threading.Thread]()  # That are none of the run's.
         self._copies: dict[str, int] = {}  # Without a name, by a descriptor: nobody need clear up.
-        self._makes_copy = 0  # A thread that does.
-        self._behind: set[str] = set()  # Of these, those that have only what the run has added.
+        self._leads = 0  # A thread, which opens a copy.
+        self._behind: dict[str, int] = {}  # Of these, those that have only what the run has added.
         self._made: set[str] = set()  # By the run, and not there before.
         self._gone: set[str] = set()  # The job's, which the run has deleted.
         self._held: list[_Held] = []
@@ -93,26 +118,30 @@ class Overlay:
     def begin(self) -> None:
         """A shadow run begins, in the main thread."""
         self._process = os.getpid()
-        self._threads = {one.ident or 0 for one in threading.enumerate()} - {threading.get_ident()}
+        self._threads = WeakSet(threading.enumerate()) - {threading.current_thread()}
         self._ends.append(write_to(self._written_to))
-        self._stand_in(self._opening, *_OPEN)
-        self._stand_in(self._opening_below, (os, "open"))
-        for name in ("remove", "unlink"):
-            self._stand_in(self._removing, (os, name))
-        for name in ("rename", "replace"):
-            self._stand_in(self._moving, (os, name))
-        self._stand_in(self._removing_folder, (os, "rmdir"))
-        self._stand_in(self._making_folder, (os, "mkdir"))
-        for name in ("link", "symlink"):
-            self._stand_in(self._making_link, (os, name))
+        self._stand_in("builtins:open", self._opening, *_OPEN)
+        instead: dict[str, Callable[..., None]] = {
+            **dict.fromkeys(("remove", "unlink"), self._removing),
+            **dict.fromkeys(("rename", "replace"), self._moving),
+            **dict.fromkeys(("link", "symlink"), self._making_link),
+            **{"rmdir": self._removing_folder, "mkdir": self._making_folder},
+        }
+        self._stand_in("os:open", self._opening_below, (vars(os), "open"))
+        for name, function in instead.items():
+            self._stand_in(f"os:{name}", function, (vars(os), name))
 
     def check(self) -> None:
         """Raise StateMismatch, naming the file, if what the run has open could not go on as the
         rank."""
-        for held in self._held:
-            if held.file is not None and not held.is_stream:
+        texts = {held.file.fileno() for held in self._held if held.file is not None}
+        mapped = Path("/proc/self/maps").read_text() if self._copies else ""
+        for path, copy in self._copies.items():
+            inside = os.readlink(_by_descriptor(copy))
+            others = {*_open_as(inside)} - {copy} - texts
+            if others or f" {inside}\n" in mapped:
                 raise StateMismatch(
-                    f"the script keeps {held.path} open, packed or to read and write it at once",
+                    f"the script keeps {path} open, and not as a text that it only writes",
                     means="A standby, which has a copy, cannot go on with it; the job trains on.",
                     do="Close it behind each write, or open it where job.is_shadow is false.",
                 )
@@ -122,8 +151,9 @@ class Overlay:
         OSError if one cannot be opened."""
         held, self._held, self._process = self._held, [], 0
         try:
-            for one in held:
-                one.lead()
+            with ExitStack() as every:  # All of them, whatever one of them raises.
+                for one in held:
+                    every.callback(one.lead)
         finally:
             self.end()
 
@@ -140,14 +170,13 @@ class Overlay:
             for copy in self._copies.values():
                 os.close(copy)
             self._held, self._copies = [], {}
-            self._behind, self._made, self._gone = set(), set(), set()
+            self._behind, self._made, self._gone = {}, set(), set()
 
     def covers(self, path: str, *, writes: bool) -> bool:
-        """Whether who opens that file has a copy, and reads in it nothing of the job's."""
-        if self._makes_copy == threading.get_ident():
-            return True
-        path = os.path.realpath(path)
-        return path in self._copies and (writes or path not in self._behind)
+        """Whether this thread opens a copy of it just now, and reads nothing of the job's there."""
+        if self._leads != threading.get_ident():
+            return False
+        return writes or os.path.realpath(path) not in self._behind
 
     def has_made(self, path: str) -> bool:
         """Whether the run has: it was not there before."""
@@ -155,25 +184,29 @@ class Overlay:
 
     # --- what stands in for functions -------------------------------------------------------------
 
-    def _stand_in(self, instead: Callable[..., Any], *names: tuple[Any, str]) -> None:
-        """For one function, whatever its names are."""
-        real = getattr(*names[0])
+    def _stand_in(
+        self, name: str, instead: Callable[..., Any], *places: tuple[dict[Any, Any], Any]
+    ) -> None:
+        """For the function of that name, wherever it is kept."""
+        real = pkgutil.resolve_name(name)
+        before = [kept[key] for kept, key in places]
 
-        @functools.wraps(real)
-        def standing_in(*args: Any, **kwargs: Any) -> Any:
+        def call(frame: FrameType, *args: Any, **kwargs: Any) -> Any:
             if os.getpid() != self._process:  # The run is over, or has forked this process.
                 return real(*args, **kwargs)
-            return instead(real, sys._getframe(1), *args, **kwargs)
+            return instead(real, frame, *args, **kwargs)
+
+        standing_in = _StandIn(name, real, call)
 
         def end() -> None:
-            for module, name in names:
-                if getattr(module, name) is standing_in:  # Else the script's own is around it.
-                    setattr(module, name, real)
+            for (kept, key), was in zip(places, before, strict=True):
+                if kept[key] is standing_in:  # Else the script's own is around it.
+                    kept[key] = was
             for able in _SUPPORTS:
                 able.discard(standing_in)
 
-        for module, name in names:
-            setattr(module, name, standing_in)
+        for kept, key in places:
+            kept[key] = standing_in
         for able in _SUPPORTS:
             if real in able:
                 able.add(standing_in)
@@ -199,15 +232,27 @@ class Overlay:
             self._note(path, is_new=is_new)
             return opened
         opener = _leading_to(self._copy_of(path))
-        opened = real(file, mode, buffering, encoding, errors, newline, closefd, opener)
-        if writes:
-            is_stream = "+" not in mode and _module_of(frame) not in _PACKERS
-            held = [one for one in self._held if one.file is not None]
-            self._held = [*held, _Held(opened, path, mode, is_stream=is_stream)]
+        with self._leading():
+            opened = real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        if writes and {*mode}.isdisjoint("b+"):
+            with self._lock:
+                held = [one for one in self._held if one.file is not None]
+                self._held = [*held, _Held(opened, path, mode)]
         return opened
+
+    @contextmanager
+    def _leading(self) -> Iterator[None]:
+        """What is opened in it is a copy."""
+        self._leads, before = threading.get_ident(), self._leads
+        try:
+            yield
+        finally:
+            self._leads = before
 
     def _is_led(self, path: str, mode: str, frame: FrameType) -> bool:
         """Whether it is the copy that is opened, which is made if it is written first."""
+        if path in self._copies and "w" not in mode and {*mode} & {"r", "+"}:
+            self._fill(path)
         if path in self._copies or self._only_reads(mode, frame):
             return path in self._copies and "x" not in mode
         if "x" in mode and path not in self._gone:
@@ -231,7 +276,14 @@ class Overlay:
             return
         with io.FileIO(self._copy_of(path), "w") as made:
             made.truncate(os.lstat(path).st_size)
-        self._behind.add(path)
+        self._behind[path] = os.lstat(path).st_size
+
+    def _fill(self, path: str) -> None:
+        """What was there before the run has added something is about to be read."""
+        if size := self._behind.get(path, 0):
+            with io.FileIO(path) as held, io.FileIO(self._copy_of(path), "r+") as made:
+                made.write(held.read(size))
+            self._behind[path] = 0
 
     def _opening_below(
         self,
@@ -244,7 +296,9 @@ class Overlay:
     ) -> int:
         path = _path_of(file, kwargs.get("dir_fd"))
         is_new = not os.path.lexists(path)
-        if flags & os.O_CREAT and path in self._gone and self._needs_copy(path, frame):
+        if path in self._gone and flags & os.O_NOFOLLOW:
+            self._gone.discard(path)  # A lock, as others have it.
+        elif path in self._gone and flags & os.O_CREAT and self._needs_copy(path, frame):
             return real(self._copy_of(path), flags & ~os.O_EXCL, *args)
         opened = real(file, flags, *args, **kwargs)
         self._note(path, is_new=is_new)
@@ -289,6 +343,12 @@ class Overlay:
         is_jobs, is_folder = self._is_the_jobs(source, frame), _is_a(stat.S_ISDIR, source)
         if is_folder and is_jobs:
             self._delete(source)
+            if there not in self._gone:
+                os.mkdir(there)
+            return
+        if is_folder and not self._gone.isdisjoint((there, os.path.dirname(there))):
+            shutil.rmtree(source)  # The job's stays in its place.
+            self._gone -= {there, os.path.dirname(there)}
             return
         is_new, is_link = not os.path.lexists(there), _is_a(stat.S_ISLNK, there)
         stays = not is_folder and os.path.lexists(source) and self._is_the_jobs(there, frame)
@@ -298,6 +358,7 @@ class Overlay:
             self._made.discard(source)
             return
         if not stays or (not is_link and self._needs_copy(there, frame)):
+            self._fill(source)
             _copy(self._copy_of(source), self._copy_of(there))
             self._note(there, is_new=is_new)
         if is_jobs:
@@ -344,12 +405,8 @@ class Overlay:
                     means="A standby cannot keep copies of so many; the job trains on.",
                     do="Write them where job.is_shadow is false.",
                 )
-            self._makes_copy = threading.get_ident()
-            try:
-                with tempfile.TemporaryFile() as made:
-                    self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
-            finally:
-                self._makes_copy = 0
+            with self._leading(), tempfile.TemporaryFile() as made:
+                self._copies[path] = os.open(_by_descriptor(made.fileno()), os.O_RDONLY)
             return True
 
     def _copy_of(self, path: str) -> str:
@@ -359,7 +416,7 @@ class Overlay:
     def _delete(self, path: str) -> None:
         """As the run sees it."""
         with self._lock:
-            self._behind.discard(path)
+            self._behind.pop(path, None)
             if path in self._copies:
                 os.close(self._copies.pop(path))
             self._gone.add(path)
@@ -371,9 +428,10 @@ class Overlay:
 
     def _is_led_from(self, frame: FrameType) -> bool:
         """Whether lines of the script's have led there, or a thread that has begun since."""
-        if threading.get_ident() in self._threads:
+        thread = threading.current_thread()
+        if thread in self._threads:
             return False
-        is_main = threading.current_thread() is threading.main_thread()
+        is_main = thread is threading.main_thread()
         return bool(place_of_script(frame)) or not (is_main or is_ours(frame))
 
     def _is_made(self, path: str) -> bool:
@@ -423,6 +481,14 @@ def _module_of(frame: FrameType) -> str:
 def _by_descriptor(number: int) -> str:
     """A name by which an open file can be opened again."""
     return f"/proc/self/fd/{number}"
+
+
+def _open_as(inside: str) -> Iterator[int]:
+    """Descriptors of this process for what has that name where files are kept."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(_by_descriptor(int(name))) == inside:
+                yield int(name)
 
 
 def _leading_to(copy: str) -> _Opener:

@@ -115,6 +115,7 @@ class Takeover:
         if journey is not None:
             journey.end()
             journey.way.check_all_drawn()
+            self.shadow.overlay.check()
         self._own_small = _small_states(self._member.tracked)
         self._drew = journey is not None and journey.drew
         self._asked = journey is not None and bool(journey.silence.values)
