@@ -372,6 +372,22 @@ def test_a_lock_is_the_one_that_others_have(overlay: Overlay, path: Path) -> Non
     os.close(descriptor)
 
 
+def test_they_are_called_by_all_their_names(overlay: Overlay, path: Path) -> None:
+    overlay.begin()
+    folder, new = path.with_name("folder"), path.with_name("new")
+    os.mkdir(path=folder, mode=0o700)
+    os.close(os.open(path=new, flags=os.O_CREAT | os.O_WRONLY, mode=0o600, dir_fd=None))
+    os.link(src=new, dst=path.with_name("linked"), follow_symlinks=True)
+    os.symlink(src=new, dst=path.with_name("led"), target_is_directory=False)
+    os.replace(src=path.with_name("linked"), dst=folder / "moved", src_dir_fd=None)
+    os.rename(src=folder / "moved", dst=folder / "again")
+    os.unlink(path=folder / "again")
+    os.remove(path=path.with_name("led"), dir_fd=None)
+    os.rmdir(path=folder)
+    open(file=new, mode="w", buffering=1, encoding="utf-8", newline="\n", closefd=True).close()
+    assert sorted(os.listdir(path.parent)) == [path.name, "new"]
+
+
 def test_functions_of_python_are_asked_what_they_can(overlay: Overlay, path: Path) -> None:
     overlay.begin()
     assert open is io.open

@@ -289,19 +289,19 @@ class Overlay:
         self,
         real: Callable[..., int],
         frame: FrameType,
-        file: Any,
+        path: Any,
         flags: int,
-        *args: Any,
+        mode: int = 0o777,
         **kwargs: Any,
     ) -> int:
-        path = _path_of(file, kwargs.get("dir_fd"))
-        is_new = not os.path.lexists(path)
-        if path in self._gone and flags & os.O_NOFOLLOW:
-            self._gone.discard(path)  # A lock, as others have it.
-        elif path in self._gone and flags & os.O_CREAT and self._needs_copy(path, frame):
-            return real(self._copy_of(path), flags & ~os.O_EXCL, *args)
-        opened = real(file, flags, *args, **kwargs)
-        self._note(path, is_new=is_new)
+        own = _path_of(path, kwargs.get("dir_fd"))
+        is_new = not os.path.lexists(own)
+        if own in self._gone and flags & os.O_NOFOLLOW:
+            self._gone.discard(own)  # A lock, as others have it.
+        elif own in self._gone and flags & os.O_CREAT and self._needs_copy(own, frame):
+            return real(self._copy_of(own), flags & ~os.O_EXCL, mode)
+        opened = real(path, flags, mode, **kwargs)
+        self._note(own, is_new=is_new)
         return opened
 
     def _written_to(self, path: str) -> str:
@@ -384,8 +384,8 @@ class Overlay:
             self._gone.discard(name)
             return
         real(src, dst, *args, **kwargs)
-        if _is_a(stat.S_ISLNK, name):  # Another name for the job's file is the job's.
-            self._made.add(name)
+        if _is_a(stat.S_ISLNK, name) or self._is_made(_name_of(src, kwargs.get("src_dir_fd"))):
+            self._made.add(name)  # But another name for a file of the job's is the job's.
 
     # --- files ------------------------------------------------------------------------------------
 
