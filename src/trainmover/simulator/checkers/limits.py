@@ -43,7 +43,9 @@ class Limits:
         if self.decisions % EVERY or job.phase is not Phase.RUNNING:
             return
         change, hanging = job.change, job.hanging
-        if change is not None and change.missing:
+        if hanging.condemned or hanging.disturbed or hanging.stands:
+            pass  # What they come to may be due before.
+        elif change is not None and change.missing:
             _comes_at(job, change.until_us, at_us, "the wait for a machine", _has_ended)
         elif job.stopping is not None:
             _comes_at(job, job.stopping.until_us, at_us, "a job that is stopped", _has_ended)

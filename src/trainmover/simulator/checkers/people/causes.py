@@ -1,6 +1,7 @@
 """An incident says from its first moment what has happened: to whom, when, and what can be done.
 
-lost, machine   those that are lost; or whose process has ended; nobody, if a link broke
+lost, machine   those that are lost; or whose process has ended, or should have by now; nobody, if
+                a link broke
 heard, detect   the last sign of life of any of them, and the moment of the decision
 ranks, joiner   of all slots that change hands, and who takes the first of them
 options         each way once, with a cost only where it was open
@@ -15,6 +16,7 @@ from trainmover.controller.change.incidents import lately
 from trainmover.controller.change.options import BACK, PROCESS, RETRY, STANDBY, STOP, WAIT
 from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.standstill.hanging import END_US
 from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.state import Incident, Job, Kind, Outcome
 from trainmover.protocol.messages import Interrupted, WorkerExited
@@ -34,6 +36,18 @@ def _condemned(job: Job, one: Incident) -> Condemned | None:
     if known is None or f"{known.cause}; it did not end" == one.cause:
         return None
     return known if one.cause.startswith(known.cause) else None
+
+
+def _is_over(moment: Decided, one: Incident) -> bool:
+    """Whether a deadline of its machine has ended it, whatever event came first after that."""
+    hanging, at_us = moment.before.hanging, moment.event.at_us
+    known = None if one.machine is None else hanging.condemned.get(one.machine)
+    if known is not None and one.cause == f"{known.cause}; it did not end":
+        if at_us - known.judged_us < END_US or one.marks["heard"] != known.since_us:
+            raise Violation(f"incident {one.number} begins at {at_us}: {known}")
+        return True
+    probing = hanging.probing
+    return probing is not None and one.cause.startswith(f"{probing.cause}; {one.machine} has ")
 
 
 def _steps_ms(job: Job) -> list[float]:
@@ -87,7 +101,8 @@ class Causes:
         ):
             raise Violation(f"{what} begins at {at_us}: {one.marks}")
         if stood is None:
-            self._is_about(moment, one, what)
+            if not _is_over(moment, one):
+                self._is_about(moment, one, what)
         else:
             known = {stood.rank: stood.stack} if stood.rank is not None and stood.stack else {}
             if one.marks["heard"] != stood.since_us or one.stacks != known:
