@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainmover.cli.examples import examples_of
 from trainmover.cli.suggest import complain_in_three_lines
-from trainmover.simulator.faults import NAMES
+from trainmover.simulator.faults import MIXES, NAMES
 
 SHELLS = ("bash", "fish", "zsh")
 _DEADLINE = "when it will be gone: 90s, 10m, 1h from now; what cannot be in time is said"
@@ -213,6 +213,12 @@ def simulate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--minutes", type=float, default=1 / 3, metavar="M", help="of faults, before they stop"
+    )
+    parser.add_argument(
+        "--mix",
+        choices=MIXES,
+        default="usual",
+        help="biting: other deadlines, and outages a tenth to ten times as long",
     )
     parser.add_argument("--faults", metavar="NAME,...", help="these only; see below")
     parser.add_argument("--trace", action="store_true", help="show every event and what followed")

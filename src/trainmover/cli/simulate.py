@@ -8,7 +8,7 @@ import time
 
 from trainmover.errors import UserError
 from trainmover.simulator.coverage import Coverage, possible_pairs
-from trainmover.simulator.faults import EVERYTHING, NAMES, Faults, only
+from trainmover.simulator.faults import MIXES, NAMES, Faults, only
 from trainmover.simulator.report import Summary, failure
 from trainmover.simulator.story import plan_of, play
 from trainmover.simulator.trace import Trace
@@ -51,8 +51,9 @@ def _seeds(options: argparse.Namespace) -> range:
 
 
 def _faults(options: argparse.Namespace) -> Faults:
+    mix = MIXES[options.mix]
     if options.faults is None:
-        return EVERYTHING
+        return mix
     names = options.faults.split(",")
     if unknown := [name for name in names if name not in NAMES]:
         raise UserError(
@@ -60,7 +61,7 @@ def _faults(options: argparse.Namespace) -> Faults:
             means="Nothing was simulated.",
             do=f"Choose among: {', '.join(NAMES)}",
         )
-    return only(names)
+    return only(names, like=mix)
 
 
 def _play(
@@ -104,6 +105,8 @@ def _flags(options: argparse.Namespace) -> list[str]:
         flags += ["--nproc", str(options.nproc)]
     if options.minutes != 1 / 3:
         flags += ["--minutes", str(options.minutes)]
+    if options.mix != "usual":
+        flags += ["--mix", options.mix]
     if options.faults is not None:
         flags += ["--faults", options.faults]
     return flags

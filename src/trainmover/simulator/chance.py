@@ -17,7 +17,7 @@ from trainmover.controller.events import (
 from trainmover.controller.policies.plans.known import Standing
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.simulator import asking, imagined
+from trainmover.simulator import asking, deadlines, imagined
 from trainmover.simulator.faults import DISTURBS_LONG, Faults
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import CONTROLLER
@@ -29,6 +29,8 @@ from trainmover.symptoms import SYMPTOMS
 
 HOUR_US = 3_600_000_000
 TORN_AGAIN, BLOCKED = 0.3, 0.25
+LASTS_MAX_S = 130.0
+"""Twice as long as anybody is waited for: more tells nothing new."""
 MOVES_ALONE = {
     "arrive",
     "full",
@@ -50,6 +52,10 @@ MOVES_ALONE = {
     "heavy",
     "narrow",
     "trunk",
+    "cut_standby",
+    "disk_hang",
+    "writer_hang",
+    "prepare_fails",
 }
 """What no step need fail for."""
 
@@ -122,6 +128,9 @@ class Chance:
             "reset": self._reset, "trunk": self._trunk, "cut": self._cut,
             "partition": self._partition, "slow": self._slow, "straggle": self._straggle,
             "heavy": self._heavy, "narrow": self._narrow,
+            "cut_standby": self._cut_standby, "cut_survivor": self._cut_survivor,
+            "reboot": self._reboot, "disk_hang": self._disk_hang,
+            "writer_hang": self._writer_hang, "prepare_fails": self._prepare_fails,
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "rot": self._rot, "unprepared": self._unprepared,
@@ -135,6 +144,7 @@ class Chance:
         if not what:
             return False
         self.world.note(f"! {name}: {what}")
+        self.world.befell(name)
         self.count[name] = self.count.get(name, 0) + 1
         self._newest = self.world.training.newest
         if name not in MOVES_ALONE:
@@ -153,6 +163,16 @@ class Chance:
     def _worker(self) -> Worker | None:
         box = self._box()
         return self.random.choice(box.workers) if box is not None and box.workers else None
+
+    def _lasts_us(self, fault: str, least_us: int, most_us: int) -> int:
+        """How long an outage lasts: as usual, or near a deadline, in most cases a short one."""
+        names = self.faults.bites.get(fault, ())
+        if not names:
+            return least_us if least_us == most_us else self.world.between(least_us, most_us)
+        known = [deadlines.seconds(self.world.spec, name) for name in names]
+        (near_s,) = self.random.choices(known, [1 / seconds for seconds in known])
+        factor = 10 ** self.random.uniform(-1, 1)
+        return int(min(near_s * factor, LASTS_MAX_S) * 1e6)
 
     # --- what -----------------------------------------------------------------------------------
 
@@ -183,7 +203,7 @@ class Chance:
             return ""
         box.frozen = True
         self.world.struck.add(box.name)
-        for_us = self.world.between(100_000, 4_000_000)
+        for_us = self._lasts_us("freeze", 100_000, 4_000_000)
         self.world.at(for_us, box.thaw)
         return f"{box.name} for {for_us / 1e6:.1f} s"
 
@@ -208,7 +228,7 @@ class Chance:
         seen_us = self.world.between(0, 200_000)
         worker.box.later(seen_us, worker.box.process_state, worker, "stopped", seen_us // 1000)
         if self.random.random() < 0.5:
-            worker.box.later(self.world.between(50_000, 3_000_000), self._continued, worker)
+            worker.box.later(self._lasts_us("stop", 50_000, 3_000_000), self._continued, worker)
         return repr(worker)
 
     def _continued(self, worker: Worker) -> None:
@@ -308,18 +328,45 @@ class Chance:
 
     def _cut(self) -> str:
         box = self._box()
-        return "" if box is None else self._part(box.name, CONTROLLER)
+        return "" if box is None else self._part("cut", box.name, CONTROLLER)
 
     def _partition(self) -> str:
         one, other = self._box(), self._box()
         if one is None or other is None or one is other:
             return ""
-        return self._part(one.name, other.name)
+        return self._part("partition", one.name, other.name)
 
-    def _part(self, one: MachineId, other: MachineId) -> str:
+    def _cut_standby(self) -> str:
+        """A standby, not one that is to join."""
+        job = self.world.job if self.world.host is not None else None
+        change = job.change if job is not None else None
+        taken = {} if change is None else change.joiners
+        return self._cut_one(lambda name: name not in taken.values(), seated=False)
+
+    def _cut_survivor(self) -> str:
+        return self._cut_one(lambda name: True, seated=True)
+
+    def _cut_one(self, may: Callable[[MachineId], bool], *, seated: bool) -> str:
+        """Both ways between it and the controller, and no other way."""
+        host = self.world.host
+        if host is None:
+            return ""
+        alive = [box.name for box in self.world.boxes.values() if box.alive and not box.frozen]
+        here = [name for name in alive if name in host.job.machines and may(name)]
+        some = [name for name in here if (name in host.job.seats) is seated]
+        if not some:
+            return ""
+        one = self.random.choice(some)
+        fault = "cut_survivor" if seated else "cut_standby"
+        return self._cut_ways(fault, [(one, CONTROLLER), (CONTROLLER, one)])
+
+    def _part(self, fault: str, one: MachineId, other: MachineId) -> str:
         ways = self.random.choice(([(one, other)], [(other, one)], [(one, other), (other, one)]))
-        for_us = self.world.between(200_000, 8_000_000)
-        if CONTROLLER not in ways[0] and self.random.random() < 0.2:
+        return self._cut_ways(fault, ways)
+
+    def _cut_ways(self, fault: str, ways: list[tuple[MachineId, MachineId]]) -> str:
+        for_us = self._lasts_us(fault, 200_000, 8_000_000)
+        if fault not in self.faults.bites and fault == "partition" and self.random.random() < 0.2:
             for_us *= 10
         for way in ways:
             self.world.network.cut(*way)
@@ -376,9 +423,13 @@ class Chance:
     def _controller(self) -> str:
         if self.world.host is None:
             return ""
-        away_us = self.world.between(50_000, 2_000_000)
+        away_us = self._lasts_us("controller", 50_000, 2_000_000)
         self.world.lose_controller(away_us)
         return f"for {away_us / 1e6:.1f} s"
+
+    def _reboot(self) -> str:
+        what = self._controller()
+        return f"{what}, its clock {self._clock()}" if what else ""
 
     def _clock(self) -> str:
         off_us = self.world.between(-HOUR_US, HOUR_US)
@@ -403,8 +454,40 @@ class Chance:
 
     def _full(self) -> str:
         self.world.disk_full = True
-        self.world.at(1_500_000, setattr, self.world, "disk_full", False)
-        return "for 1.5 s"
+        for_us = self._lasts_us("full", 1_500_000, 1_500_000)
+        self.world.at(for_us, setattr, self.world, "disk_full", False)
+        return f"for {for_us / 1e6:.1f} s"
+
+    def _disk_hang(self) -> str:
+        world = self.world
+        for_us = self._lasts_us("disk_hang", 500_000, 5_000_000)
+        world.disk_hangs_until_us = max(world.disk_hangs_until_us, world.now + for_us)
+        return f"for {for_us / 1e6:.1f} s"
+
+    def _writer_hang(self) -> str:
+        if not self.world.spec.checkpoint:
+            return ""
+        rank = Rank(self.random.randrange(self.world.spec.world_size))
+        self.world.hung_writers.add(rank)
+        return f"rank {rank}"
+
+    def _prepare_fails(self) -> str:
+        """Another machine, which stays, cannot prepare; after a while it can."""
+        host, box = self.world.host, self._box()
+        if host is None or box is None or not box.is_in or box.name not in host.job.seats:
+            return ""
+        others = [name for name in host.job.seats if name != box.name]
+        if not others:
+            return ""
+        other, left_us = (
+            self.random.choice(others),
+            self._lasts_us("prepare_fails", 500_000, 6_000_000),
+        )
+        box.say(m.Leaving(left_ms=left_us // 1000))
+        self.world.unprepared.add(other)
+        self.world.at(left_us, self.world.unprepared.discard, other)
+        self.world.at(left_us, self._taken_away, box, box.incarnation)
+        return f"{box.name} for {other}, taken away in {left_us / 1e6:.1f} s"
 
     def _vault(self) -> str:
         box = self._box()
@@ -554,6 +637,7 @@ class Chance:
             self.world.at(500_000, self._taken_away, box, incarnation)
             return
         box.die(silent=False)
+        self.world.befell("death")
         self.world.note(f"! {box.name} is taken away")
         self.count["death"] = self.count.get("death", 0) + 1
         self.unsettled.append("death")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainmover.controller.effects import End
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol.messages import AgentFact, Order, WorkerFact
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Decided",
+    "Ended",
     "Fenced",
     "Flipped",
     "Heard",
@@ -21,6 +23,7 @@ __all__ = [
     "Replayed",
     "Said",
     "Stepped",
+    "Struck",
     "Told",
     "Violation",
 ]
@@ -72,6 +75,13 @@ class Stepped:
 
 
 @dataclass(slots=True)
+class Struck:
+    """Something goes wrong, or somebody asks for something: a name of `faults.NAMES`."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class Placed:
     """A rank's state was put in place: taken from rank `source`, or, to go back, from its own
     snapshot."""
@@ -98,6 +108,13 @@ class Fenced:
     machine: MachineId
     incarnation: str
     epoch: Epoch
+
+
+@dataclass(slots=True)
+class Ended:
+    """The job is over; machines that went with it were told of before."""
+
+    end: End
 
 
 @dataclass(slots=True)

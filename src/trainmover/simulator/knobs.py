@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.checkpoint import published_name
+from trainmover.protocol.deadlines import PATIENCE_S
 from trainmover.protocol.messages import Checkpoint, JobSpec, Recorded, Written
+from trainmover.simulator.deadlines import with_deadlines
 from trainmover.version import VERSION
 
 FOLDER, TORCH, OTHER_TORCH = "/kept", "2.9", "2.8"
@@ -31,6 +33,7 @@ class Knobs:
     length     steps that the script is believed to make; 0: nobody knows
     disk_us    for which work on checkpoints takes, by chance
     resumes    step of a checkpoint that the job goes on from; 0: it begins anew
+    deadlines  other ones than usual, in seconds (`simulator.deadlines`); None: the usual ones
     """
 
     machines: int = 4
@@ -69,10 +72,12 @@ class Knobs:
     restarts_max: int = 50
     watch: bool = True
     resumes: int = 0
+    patience_s: float = PATIENCE_S
+    deadlines: dict[str, float] | None = None
 
     def spec(self, seed: int, store: str) -> JobSpec:
         """Of the job."""
-        return JobSpec(
+        spec = JobSpec(
             run_id=f"seed {seed}",
             argv=["train.py"],
             machines=self.machines,
@@ -97,7 +102,9 @@ class Knobs:
             notices=self.notices,
             readiness=self.readiness,
             no_standby=self.no_standby if self.checkpoints else "end",
+            patience_s=self.patience_s,
         )
+        return with_deadlines(spec, self.deadlines)
 
     def program(self, rank: Rank) -> str:
         """What the script does there."""

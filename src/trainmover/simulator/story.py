@@ -17,6 +17,7 @@ from trainmover.simulator.chance import Chance
 from trainmover.simulator.checkers import Checker, all_checkers
 from trainmover.simulator.checkers.people.endings import legitimate
 from trainmover.simulator.checkers.people.wanting import lacks
+from trainmover.simulator.deadlines import draw
 from trainmover.simulator.faults import EVERYTHING, SECOND, Faults
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.world import World, clock
@@ -28,6 +29,8 @@ AS_BEFORE_US = 20 * SECOND
 STEPS_MORE, KEPT_STEPS = 5, 30
 """Within the latter there is a new cut, a checkpoint and a round."""
 QUIET_US = 20 * SECOND
+PATIENCES_S = (30.0, 60.0, 60.0)
+"""Of which a seed of a mix that bites takes one."""
 BUGS = ("raises", "exits", "goes on")
 """How the script of one rank may end."""
 
@@ -102,6 +105,10 @@ def plan_of(
     plan.stops_early = chance.random() < 0.05
     plan.bug = chance.choice(BUGS) if chance.random() < 0.15 else ""
     world["relays_above"] = chance.choice((256, 2, 3))
+    if faults.bites:
+        bites = random.Random(f"deadlines {seed}")
+        world["deadlines"] = draw(bites)
+        world["patience_s"] = bites.choice(PATIENCES_S)
     return plan
 
 

@@ -20,7 +20,7 @@ from trainmover.controller.effects import Answer, End
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Checkpoint, Stands
-from trainmover.simulator.happenings import Flipped
+from trainmover.simulator.happenings import Flipped, Struck
 from trainmover.simulator.imagined import FOUND
 from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
@@ -32,6 +32,7 @@ from trainmover.simulator.ranks.bits import Bits
 from trainmover.simulator.ranks.snapshots import Snapshot, file_key
 from trainmover.simulator.ranks.training import Training
 from trainmover.simulator.ranks.workers import Worker
+from trainmover.simulator.truth import Truth
 
 if TYPE_CHECKING:
     from trainmover.simulator.checkers import Checker
@@ -61,6 +62,9 @@ class World:
         self.answers: list[Answer] = []
         self.published: dict[Step, Checkpoint] = {}
         self.disk_full = False
+        self.disk_hangs_until_us = self.leases_over = 0
+        self.hung_writers: set[Rank] = set()
+        self.unprepared: set[MachineId] = set()
         self.files: dict[str, Snapshot] = {}
         self.rotten: set[str] = set()
         self.spoilt: set[tuple[Rank, Step]] = set()
@@ -80,6 +84,7 @@ class World:
         self.store_known = True
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = self._pid = 0
+        self.truth = Truth(self)
         self._wanted = self.knobs.machines + self.knobs.standbys
         self._checkers: dict[type, list[Callable[[Any], None]]] = {}
         for checker in checkers or ():
@@ -133,6 +138,11 @@ class World:
         """Every process that lives."""
         return iter(self.processes.values())
 
+    @property
+    def disk_hangs(self) -> bool:
+        """Whether the controller's host waits for its disk."""
+        return self.now < self.disk_hangs_until_us
+
     def process_at(self, address: str) -> Worker | None:
         return self.processes.get(address)
 
@@ -175,6 +185,11 @@ class World:
         """Checkers look at it."""
         for check in self._checkers.get(type(happening), ()):
             check(happening)
+
+    def befell(self, name: str) -> None:
+        """A fault has happened, by its name in `faults.NAMES`."""
+        self.truth.struck()
+        self.tell(Struck(name))
 
     def note(self, text: str) -> None:
         """A line of the trace."""
@@ -268,6 +283,9 @@ class World:
     def heal(self) -> None:
         """Nothing is cut, slow or full any more. What stands still is for the job to find."""
         self.disk_full = False
+        self.disk_hangs_until_us = 0
+        self.hung_writers.clear()
+        self.unprepared.clear()
         self.network.slow.clear()
         self.slow.clear()
         self.heavy.clear()

@@ -36,7 +36,7 @@ from trainmover.server.machines.absence import LINK_ENDED, Dialled
 from trainmover.server.machines.lanes import Lane, Trunk
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.surroundings import Link as AnyLink
-from trainmover.simulator.happenings import Fenced, Replayed, Told
+from trainmover.simulator.happenings import Ended, Fenced, Replayed, Told
 from trainmover.simulator.places.network import CONTROLLER, Link
 from trainmover.simulator.places.uplink import TOKEN
 from trainmover.simulator.ranks.snapshots import file_key
@@ -314,6 +314,9 @@ class Host:
             if isinstance(effect, Fence):
                 incarnation = known.get(effect.machine, "")
                 self.world.tell(Fenced(effect.machine, incarnation, moment.before.epoch))
+        for effect in moment.effects:
+            if isinstance(effect, End):
+                self.world.tell(Ended(effect))
 
     def told(self, machine: MachineId, fact: ByTheWay) -> None:
         self.world.tell(Told(machine, fact))
@@ -357,6 +360,9 @@ class Host:
         self.world.at(self.world.between(*self.world.knobs.disk_us), self._saved, order)
 
     def _saved(self, order: HostOrder) -> None:
+        if self.world.disk_hangs:
+            self.world.at(self.world.disk_hangs_until_us - self.world.now, self._saved, order)
+            return
         event = None if self.dead else self._came_of(order)
         if event is not None:
             self.control.take(event)

@@ -61,6 +61,7 @@ class Uplink:
         if self._over or not (self.link is None or self._lane_is_silent):
             return
         if self.letters.lease_is_over(world.now):
+            world.leases_over += 1
             box.die(silent=False)
         elif world.host is not None and world.network.reach(box.name, CONTROLLER):
             lane = self.link

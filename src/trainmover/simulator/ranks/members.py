@@ -29,6 +29,8 @@ def prepare(worker: "Worker", order: m.Prepare) -> None:
 def _prepared(worker: "Worker", epoch: Epoch, store: str) -> None:
     if store == worker.world.store:  # Who meets in a store that is dead meets nobody.
         reason, worker.unprepared = worker.unprepared, ""
+        if worker.box.name in worker.world.unprepared:
+            reason = "no memory is left for its links"
         worker.say(m.Prepared(rank=worker.rank, epoch=epoch, reason=reason))
 
 

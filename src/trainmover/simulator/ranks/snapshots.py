@@ -176,7 +176,10 @@ def _found(worker: "Worker", one: m.Foreign, step: Step) -> Snapshot | None:
 
 
 def _write(worker: "Worker", order: m.WriteCheckpoint, rank: Rank, its: Snapshot | None) -> None:
-    """A full disk has no room for it."""
+    """A full disk has no room for it; a writer that hangs says nothing of this one."""
+    if worker.rank in worker.world.hung_writers:
+        worker.world.hung_writers.remove(worker.rank)
+        return
     parts: list[m.Written] = []
     if its is not None and not worker.world.disk_full:
         parts = [m.Written(f"{rank}.{order.epoch}", 1, "")]
