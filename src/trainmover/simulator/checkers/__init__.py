@@ -2,6 +2,7 @@
 
 from trainmover.simulator.checkers.apart import Apart
 from trainmover.simulator.checkers.checker import Checker
+from trainmover.simulator.checkers.downtime import DowntimeBound
 from trainmover.simulator.checkers.frames import Frames
 from trainmover.simulator.checkers.harmless import Harmless
 from trainmover.simulator.checkers.heard import HeardOf
@@ -9,9 +10,11 @@ from trainmover.simulator.checkers.journaled import Journaled
 from trainmover.simulator.checkers.limits import Limits
 from trainmover.simulator.checkers.losses.blame import Blame
 from trainmover.simulator.checkers.losses.capacity import Capacity
+from trainmover.simulator.checkers.losses.healthy import NobodyHealthyIsEnded
 from trainmover.simulator.checkers.losses.judged import Judged
 from trainmover.simulator.checkers.losses.predictions import Predictions
 from trainmover.simulator.checkers.losses.proofs import Proofs
+from trainmover.simulator.checkers.losses.saved import WaitingWouldHaveSaved
 from trainmover.simulator.checkers.losses.staying import Staying
 from trainmover.simulator.checkers.members.bindings import Bindings
 from trainmover.simulator.checkers.members.choices import Choices
@@ -114,6 +117,9 @@ def all_checkers() -> list[Checker]:
         Reasons(),
         Briefs(),
         Limits(),
+        NobodyHealthyIsEnded(),
+        DowntimeBound(),
+        WaitingWouldHaveSaved(),
     ]
 
 

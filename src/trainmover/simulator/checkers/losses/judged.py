@@ -1,8 +1,9 @@
 """Who keeps the others waiting is ended in time, and nobody else.
 
 A process that is stopped is ended after a second, if it has a rank or is to take one; after ten, if
-it has none. Who is to end and does not costs its machine after two. Nobody is ended who is not held
-up, and no machine is shut out that was not in trouble, while the network is well.
+it has none. Who is to end and does not costs its machine after two. Nobody is ended whom nobody
+waits for, and no machine is shut out for ways that it had when it was asked. That nobody is ended
+who is well, `healthy` says.
 """
 
 from collections.abc import Callable
@@ -57,7 +58,7 @@ class Judged:
             if isinstance(effect, Send) and isinstance(effect.order, EndWorker):
                 self._is_to_blame(moment, effect.machine, effect.order)
             if isinstance(effect, Fence) and not isinstance(moment.event, MachinesLost):
-                self._is_in_trouble(moment, effect.machine)
+                self._has_its_ways(moment, effect.machine)
         job, before = moment.after, moment.before
         if before.phase is not job.phase or before.change is not job.change:
             self.back_us = world.now
@@ -97,31 +98,18 @@ class Judged:
         worker = self.world.process_at(f"{machine}/{order.pid}")
         if worker is None or self.world.now - self.trouble_us < TROUBLE_US:
             return
-        held = worker.stopped or worker.stuck or worker.spins or worker.quiet or worker.circles
-        says_so = any(
-            one.fact.where in OWN_BUSINESS and f"rank {rank} on {machine} " in order.why
-            for rank, one in stands.items()
-        )
         waits = any(one.fact.where not in OWN_BUSINESS for one in stands.values())
         changes = job.change is not None or moment.after.change is not None
         if one is None and not waits and not changes and len(stands) < job.spec.world_size:
             raise Violation(f"{worker} is ended, and nobody waits for it: {order.why}")
-        if not held and one is None and not says_so:
-            raise Violation(f"{worker} is ended, and nothing is the matter: {order.why}")
 
-    def _is_in_trouble(self, moment: Decided, machine: MachineId) -> None:
+    def _has_its_ways(self, moment: Decided, machine: MachineId) -> None:
         job, box = moment.before, self.world.boxes[machine]
         cause = moment.after.incidents[-1].cause if moment.after.incidents else ""
         seen_us = self.apart_us.get(machine, -TROUBLE_US)
         asked_us = self.world.now - moment.event.at_us + job.hanging.asked_us
         if WAYS in cause and machine in cause and seen_us < asked_us and box.alive:
             raise Violation(f"{machine} is shut out, and reached all others when asked: {cause}")
-        if not box.alive or self.world.now - self.trouble_us < TROUBLE_US:
-            return
-        lately = machine in job.hanging.judged or machine in job.hanging.condemned
-        stopped = any(name == machine for name, _ in job.hanging.disturbed)
-        if not lately and not stopped:
-            raise Violation(f"{machine} is shut out, and nothing was the matter with it")
 
 
 def _is_waited_for(job: Job, machine: MachineId, local: int) -> bool:

@@ -10,13 +10,13 @@ MACHINES = (
     "power",
     "rack",
     "freeze",
-    "reset",
     "cut",
+    "cut_survivor",
     "partition",
     "drill",
-    "slow",
     "torn",
 )
+"""What may cost machines; that it need not have, `losses.saved` says."""
 LONG_S = 60
 """By then a machine has returned, or another has come."""
 PROCESSES = ("crash", "socket", "stop", "stuck", "spins", "garbage", "circles")
@@ -94,11 +94,13 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
     Once a vault had no room no cut follows: what is misled may have none to go back to."""
     if count.get("torn") or count.get("rot") or "rack" in unsettled:
         return True  # The whole job may have begun anew; a rack may be most of it.
+    if world.leases_over > 1:
+        return True  # The controller was away for longer than agents go on alone.
     single = (
         world.knobs.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
     )
     needed = 1 if single else 2
-    gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES, "controller")]
+    gone = [name for name in unsettled if name in (*MACHINES, *PROCESSES)]
     return len(gone) >= needed
 
 
