@@ -8,6 +8,7 @@ import pytest
 from tests.simulator.planting import planted
 from tests.simulator.test_blips import begun
 from trainmover.ids import MachineId, Rank
+from trainmover.protocol.messages import Leaving
 from trainmover.simulator import story
 from trainmover.simulator.checkers import all_checkers
 from trainmover.simulator.faults import BITING, SECOND, only
@@ -117,6 +118,31 @@ def test_nobody_waits_for_a_standby_that_only_the_controller_does_not_reach() ->
     world.run(50_000)
     world.crash(MachineId("m2"))
     goes_on(world, 20)
+
+
+# --- what hangs, and what fails again and again ---------------------------------------------------
+
+
+def test_a_part_of_a_checkpoint_that_never_comes_ends_no_checkpoints() -> None:
+    """It is given up after long, and the next is written."""
+    world = trains(3, machines=3, standbys=1, checkpoints=5, snapshots=5, step_us=SECOND)
+    world.hung_writers.add(Rank(1))
+    assert world.run(60 * SECOND, until=lambda: not world.hung_writers)
+    hung = world.job.checkpointed
+    world.run(1300 * SECOND)
+    assert world.job.checkpoint is not None
+    assert world.job.checkpoint.step > hung + 5
+
+
+def test_moves_that_fail_at_once_are_not_begun_at_once_again() -> None:
+    world = trains(3, machines=3, standbys=1, notices="act")
+    leaves = world.boxes[world.job.seats[1]]
+    world.unprepared.add(world.job.seats[0])
+    leaves.say(Leaving(left_ms=60_000))
+    world.run(30 * SECOND)
+    assert world.job.incidents
+    world.unprepared.clear()
+    assert world.run(30 * SECOND, until=lambda: leaves.name not in world.job.seats)
 
 
 # --- a bug that only one of the checkers finds ----------------------------------------------------

@@ -26,6 +26,8 @@ BOUND_US = 180 * SECOND
 """Virtual time within which a job that nothing happens to any more has to be well again."""
 AS_BEFORE_US = 20 * SECOND
 """After that it has again all that it is to have (`checkers.wanting`)."""
+WRITES_US = 1_200 * SECOND
+"""A checkpoint of which a part never comes is given up by then."""
 STEPS_MORE, KEPT_STEPS = 5, 30
 """Within the latter there is a new cut, a checkpoint and a round."""
 QUIET_US = 20 * SECOND
@@ -190,6 +192,8 @@ def _liveness(world: World, chance: Chance, plan: Plan) -> None:
     if not finished and not world.run(bound_us, until=there) and world.ended is None:
         raise Violation(f"no step is committed any more: {_state(world)}")
     until_us = world.now + AS_BEFORE_US + KEPT_STEPS * world.knobs.step_us
+    if chance.count.get("writer_hang") and world.job.writing is not None:
+        until_us += WRITES_US
     while world.ended is None and (what := lacks(world, begun, chance)):
         if world.now > until_us:
             raise Violation(f"the job lacks {what}: {_state(world)}")

@@ -49,6 +49,7 @@ from trainmover.simulator.checkers.policies.health import Health
 from trainmover.simulator.checkers.policies.maintenance import Maintenance
 from trainmover.simulator.checkers.policies.paces import Paces
 from trainmover.simulator.checkers.policies.quarantine import Quarantine
+from trainmover.simulator.checkers.policies.retries import Retries
 from trainmover.simulator.checkers.policies.slowness import Slowness
 from trainmover.simulator.checkers.policies.stragglers import Stragglers
 from trainmover.simulator.checkers.policies.watched import Watched
@@ -120,6 +121,7 @@ def all_checkers() -> list[Checker]:
         NobodyHealthyIsEnded(),
         DowntimeBound(),
         WaitingWouldHaveSaved(),
+        Retries(),
     ]
 
 
