@@ -73,9 +73,11 @@ class NobodyHealthyIsEnded:
         return all(truth.executes_for_us(worker) > self.news_us for worker in box.workers)
 
     def _all_can_be_ended(self, box: "Box") -> bool:
-        """Whether an order would have ended the process that does not execute."""
+        """Whether the process that it goes for would have ended, had the order come to it."""
         told_us = self.world.truth.can_be_told_for_us(box)
-        return told_us > self.news_us and not any(worker.blocked for worker in box.workers)
+        goes_for_it = box.name in self.moment.before.hanging.condemned
+        can = not any(worker.blocked for worker in box.workers)
+        return goes_for_it and can and told_us > self.news_us
 
     def _may_go(self, machine: MachineId) -> bool:
         job, event = self.moment.before, self.moment.event
