@@ -24,7 +24,10 @@ DRAWN = {
     "held_up_s": deadlines.HELD_UP_S,
     "heard_s": deadlines.HEARD_S,
     "spare_s": deadlines.SPARE_S,
+    "fall_back_s": deadlines.FALL_BACK_S,
+    "lease_more_s": deadlines.LEASE_MORE_S,
     "silent_s": deadlines.SILENT_S,
+    "held_up_first_s": deadlines.HELD_UP_FIRST_S,
 }
 """Those that a seed may draw anew, the shortest first."""
 FIXED = {
@@ -33,9 +36,6 @@ FIXED = {
     "probe_s": ANSWER_US / SECOND_US,
     "all_stand_s": ALL_US / SECOND_US,
     "leaves_s": LEAVES_US / SECOND_US,
-    "held_up_first_s": deadlines.HELD_UP_FIRST_S,
-    "fall_back_s": deadlines.FALL_BACK_S,
-    "lease_more_s": deadlines.LEASE_MORE_S,
 }
 FACTORS = (0.5, 3.0)
 
@@ -52,12 +52,14 @@ def draw(chance: random.Random) -> dict[str, float]:
 
 
 def with_deadlines(spec: JobSpec, drawn: dict[str, float] | None) -> JobSpec:
-    """Return the spec with these deadlines, if it has a field for them."""
+    """Return the spec with these deadlines, if it has a field for them, and a patience above."""
     kind: Any = getattr(deadlines, "Deadlines", None)
     if not drawn or kind is None or "deadlines" not in spec.__struct_fields__:
         return spec
-    known = {name: its for name, its in drawn.items() if name in kind.__struct_fields__}
-    return msgspec.structs.replace(spec, **{"deadlines": kind(**known)})
+    known = kind(**{name: its for name, its in drawn.items() if name in kind.__struct_fields__})
+    least_s = getattr(deadlines, "least_patience_s", lambda _: 0.0)(known)
+    patience_s = max(spec.patience_s, least_s)
+    return msgspec.structs.replace(spec, patience_s=patience_s, **{"deadlines": known})
 
 
 def seconds(spec: JobSpec, name: str) -> float:

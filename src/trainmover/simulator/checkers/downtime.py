@@ -71,7 +71,7 @@ class Seen:
 
     def may_wait_for_the_dead(self) -> bool:
         """A machine has no power, and either its state or its successor may be nowhere else."""
-        lost = sum(not box.alive for box in self.needed)
+        lost = sum(not self.world.boxes[name].place.live for name in self.job.seats)
         is_well_off = lost == 1 and not self.world.knobs.alone and at_hand(self.job)
         return self.has_no_power_somewhere() and not is_well_off
 
