@@ -1,6 +1,7 @@
 """A disk that is full costs no record: they are kept in memory, also over the writer's death."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmover.controller.events import ControllerReturned
-from trainmover.errors import StateMismatch
+from trainmover.errors import JobFailed, StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.bookmarks import Bookmark
@@ -59,6 +60,12 @@ def died(journal: Journal) -> None:
     os.close(journal._lock._descriptor)
     journal._lock = None
     journal._db.close()
+
+
+def cannot_be_read(data: bytes) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    raise error
 
 
 def same_as_asked(journal: Journal) -> bool:
@@ -149,6 +156,34 @@ def test_what_is_lost_with_the_memory_is_told(path: Path) -> None:
     with Journal.take_over(path) as second:
         assert second.cut == "its disk was full, and records from number 2 on are lost"
         assert second.append(EVENTS[1]) == 2
+
+
+def test_a_disk_that_cannot_be_read_costs_no_step(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there already cannot be compared then; it is, before anything is written."""
+    with Journal.create(path, SPEC) as journal:
+        commit(journal, row(1))
+        fill(journal)
+        with monkeypatch.context() as bad:
+            bad.setattr("trainmover.journal.rows.unpacked", cannot_be_read)
+            commit(journal, row(1), row(2))
+            commit(journal, row(1, 2.0))
+        make_room(journal)
+        with pytest.raises(StateMismatch, match="twice with other values"):
+            journal.write_again()
+
+
+def test_memory_that_takes_half_a_record_ends_the_job(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+    with Journal.create(path, SPEC) as journal:
+        fill(journal)
+        with monkeypatch.context() as bad:
+            bad.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:-1], at))
+            with pytest.raises(JobFailed, match="nor is there memory"):
+                journal.append(EVENTS[0])
 
 
 def test_of_what_was_written_in_the_end_nothing_is_told(path: Path) -> None:

@@ -179,8 +179,7 @@ class Journal:
             lost = self._seq < left
             return f"its disk was full, and records from number {left} on are lost" if lost else ""
         for record in self._memory.records:
-            if isinstance(record, Steps):
-                rows.add(self._blocks, self._db, record.batches)
+            self._compare(record)
         self._tell_successor(self._seq + 1)
         self._seq = lines[-1].seq if lines else self._seq
         self._why = "the controller before this one could not write it"
@@ -450,12 +449,20 @@ class Journal:
 
     def _keep(self, record: Record) -> None:
         assert self._memory is not None
-        if isinstance(record, Steps):
-            rows.add(self._blocks, self._db, record.batches)
+        self._compare(record)
         try:
             self._memory.keep(record)
         except OSError as error:
             raise self._failed(f"{self._why}; nor is there memory") from error
+
+    def _compare(self, record: Record) -> None:
+        """Raise StateMismatch if a step has other values in the file or in memory.
+
+        Steps of which the disk cannot read the file's part are compared when they are written.
+        """
+        if isinstance(record, Steps):
+            with self._unless_full():
+                rows.add(self._blocks, self._db, record.batches)
 
     def _tell_successor(self, unwritten_from: int) -> None:
         if self._lock is not None:

@@ -4,6 +4,7 @@ The descriptor is of a file in memory. A supervisor holds it too, so a controlle
 nothing with it: its successor reads here what the journal lacks.
 """
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
@@ -57,7 +58,8 @@ class Memory:
             self.lost += len(record.batches)
             return
         frame = _LENGTH.pack(len(data)) + data
-        os.pwrite(self._file, frame, self._bytes)
+        if os.pwrite(self._file, frame, self._bytes) < len(frame):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._bytes += len(frame)
         self.records.append(record)
 
