@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from trainmover.controller.events import ControllerReturned
-from trainmover.errors import JobFailed, StateMismatch
+from trainmover.errors import JobFailed, StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import Journal
+from trainmover.journal.aside import keep_aside
 from trainmover.journal.bookmarks import Bookmark
+from trainmover.journal.file import CODE, writable
 from trainmover.journal.memory import Line, Memory, Steps
 from trainmover.protocol.messages import Committed, JobSpec, Row, columns_of
 
@@ -60,6 +62,11 @@ def died(journal: Journal) -> None:
     os.close(journal._lock._descriptor)
     journal._lock = None
     journal._db.close()
+
+
+def change_version(path: Path, version: str) -> None:
+    with closing(writable(path)) as db:
+        db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (version,))
 
 
 def cannot_be_read(data: bytes) -> None:
@@ -156,6 +163,42 @@ def test_what_is_lost_with_the_memory_is_told(path: Path) -> None:
     with Journal.take_over(path) as second:
         assert second.cut == "its disk was full, and records from number 2 on are lost"
         assert second.append(EVENTS[1]) == 2
+
+
+def test_a_loss_is_said_again_until_an_event_of_a_successor_has_said_it(path: Path) -> None:
+    """Successors may be refused, or die, before they have told any machine."""
+    first = Journal.create(path, SPEC)
+    first.append(EVENTS[0])
+    fill(first)
+    first.append(EVENTS[1])
+    died(first)
+    change_version(path, "another")
+    with pytest.raises(UserError, match="was written by"):
+        Journal.take_over(path)
+    change_version(path, CODE)
+    for told in ("by nobody", "to people"):
+        successor = Journal.take_over(path)
+        assert "records from number 2 on are lost" in successor.cut
+        successor.note(1, f"told {told}")
+        died(successor)
+    successor = Journal.take_over(path)
+    assert "records from number 2 on are lost" in successor.cut
+    successor.append(EVENTS[1])
+    died(successor)
+    with Journal.take_over(path) as last:
+        assert last.cut == ""
+    assert not list(path.parent.glob("*.lock"))
+
+
+def test_a_journal_that_begins_anew_lacks_nothing(path: Path) -> None:
+    first = Journal.create(path, SPEC)
+    fill(first)
+    first.append(EVENTS[0])
+    died(first)
+    assert keep_aside(path) is not None
+    died(Journal.create(path, SPEC))
+    with Journal.take_over(path) as second:
+        assert second.cut == ""
 
 
 def test_a_disk_that_cannot_be_read_costs_no_step(

@@ -168,10 +168,34 @@ def test_a_host_that_was_started_again_may_have_lost_the_end(tmp_path: Path) -> 
     path = tmp_path / "j.sqlite"
     Journal.create(path, SPEC).close()
     spoil(path, "UPDATE meta SET value = 'of another start' WHERE key = 'boot'")
+    for _ in ("by one that dies before it has told anybody", "by the next one"):
+        with Journal.take_over(path) as journal:
+            assert "its newest records may be lost" in journal.cut
+            journal.note(1, "the crash has damaged the journal")
     with Journal.take_over(path) as journal:
-        assert "its newest records may be lost" in journal.cut
+        journal.append(TEN[0])
     with Journal.take_over(path) as journal:
-        assert journal.cut == "", "the same start"
+        assert journal.cut == "", "an event has told it, and this is the same start"
+
+
+def test_a_host_that_loses_power_writes_the_log_in_any_order(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows the first hole is cut and told, and the next successor finds no trace of it."""
+    log = path.with_name("j.sqlite-wal")
+    data = bytearray(log.read_bytes())
+    data[-4 * PAGE_BYTES + 500] ^= 1
+    log.write_bytes(data)
+    (tmp_path / "boot").write_text("the next start")
+    monkeypatch.setattr("trainmover.journal.file._BOOT_ID", tmp_path / "boot")
+    with Journal.take_over(path) as journal:
+        assert "not finished" in journal.cut
+        assert [event for _, event in journal.events()] == TEN[:6]
+        journal.append(TEN[6])
+        shutil.copytree(path.parent, tmp_path / "killed")
+    with Journal.take_over(tmp_path / "killed" / path.name) as journal:
+        assert journal.cut == ""
+        assert [event for _, event in journal.events()] == TEN[:7]
 
 
 @pytest.mark.parametrize("wrote", ["0.0.1, protocol 5", "0.1.0, protocol 1"])

@@ -22,6 +22,7 @@ def keep_aside(path: Path) -> Path | None:
             its = path.with_name(path.name + part)
             if its.exists():
                 its.rename(there.with_name(there.name + part))
+        lock.unwritten_from(0)
     except OSError as error:
         raise UserError(
             f"The journal {path} of an earlier run cannot be moved aside: {error.strerror}.",

@@ -1,14 +1,17 @@
 """What a crash may do to a journal, told from what only a broken disk does.
 
 A crash tears the end: the last records are wrong, or SQLite's write-ahead log ends in the middle of
-a write. Nothing followed from them that lasts, so they are cut, and that is reported. A record that
-is wrong although good ones follow it is another matter: what was decided on it is in doubt. That is
-an error which names the record, and nothing is changed.
+a write. Where the host has lost power, the log may have holes: all from the first on is the end.
+Nothing followed from it that lasts, so it is cut, and that is reported. A record that is wrong
+although good ones follow it is another matter: what was decided on it is in doubt. That is an error
+which names the record, and nothing is changed.
 """
 
+import os
 import sqlite3
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 _WAL_HEADER = struct.Struct(">IIIII")
@@ -49,11 +52,13 @@ def torn_records(db: sqlite3.Connection) -> list[int]:
     return torn
 
 
-def torn_writes(path: Path, db: sqlite3.Connection) -> int:
-    """How many writes at the end of the write-ahead log were not finished: 0 or 1.
+def cut_torn_writes(path: Path, db: sqlite3.Connection, *, power_lost: bool = False) -> int:
+    """Cut the end of the write-ahead log if its last write was not finished; return 1 then.
 
-    SQLite goes on from the last good one and says nothing; where good ones may have stood behind
-    it, this raises Damaged. db: an open connection, which has read that log.
+    SQLite goes on from the last good write and says nothing. Whole writes behind a bad one are the
+    work of a broken disk, unless the host has lost power: it writes pages of the log in any order.
+    They go then, or the next successor would find them. db: an open connection, which has read
+    that log. Raises Damaged.
     """
     db.execute("SELECT count(*) FROM meta").fetchone()
     log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
@@ -66,7 +71,8 @@ def torn_writes(path: Path, db: sqlite3.Connection) -> int:
             return 0
         page_bytes = _WAL_HEADER.unpack_from(header)[2]
         frame_bytes = _FRAME_HEADER_BYTES + page_bytes
-        file.seek(_WAL_HEADER_BYTES + frames_good * frame_bytes)
+        end = _WAL_HEADER_BYTES + frames_good * frame_bytes
+        file.seek(end)
         frames = commits = 0
         while len(frame := file.read(frame_bytes)) >= _FRAME.size:
             _, is_commit, salts = _FRAME.unpack_from(frame)
@@ -74,11 +80,14 @@ def torn_writes(path: Path, db: sqlite3.Connection) -> int:
                 break  # Left from before the log was last begun anew.
             frames += 1
             commits += bool(is_commit) and len(frame) == frame_bytes
-    if commits > 1:
+    if commits > 1 and not power_lost:
         raise Damaged(
             f"its write-ahead log is damaged after {frames_good} pages, "
             f"and {commits} more writes follow"
         )
+    if frames or power_lost:
+        with suppress(OSError):
+            os.truncate(log, end)
     return int(frames > 0)
 
 

@@ -17,6 +17,7 @@ from trainmover.version import VERSION
 FORMAT = "trainmover journal 6"
 CODE = f"{VERSION}, protocol {PROTOCOL}"
 """Of who writes it. Decisions that were made by other code need not come out the same again."""
+NOTE = "Note"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -65,6 +66,22 @@ def was_started_again(db: sqlite3.Connection) -> bool:
     nothing in the file shows it."""
     row = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
     return row is not None and row[0] != _boot_id()
+
+
+def note_cut(db: sqlite3.Connection, seq: int, text: str) -> None:
+    """Keep what a crash has cut off behind this record, until an event says so."""
+    value = msgspec.json.encode((seq, text)).decode()
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('cut', ?)", (value,))
+
+
+def untold_cut(db: sqlite3.Connection) -> str:
+    """Return what a crash has cut off, if whoever found that died before an event said so."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'cut'").fetchone()
+    if row is None:
+        return ""
+    seq, text = msgspec.json.decode(row[0], type=tuple[int, str])
+    query = "SELECT 1 FROM events WHERE seq > ? AND kind != ? LIMIT 1"
+    return "" if db.execute(query, (seq, NOTE)).fetchone() else text
 
 
 def _boot_id() -> str:

@@ -35,16 +35,19 @@ from trainmover.errors import JobFailed, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import bookmarks, rows, samples
 from trainmover.journal.bookmarks import Bookmark
-from trainmover.journal.damage import check_of, torn_records, torn_writes
+from trainmover.journal.damage import check_of, cut_torn_writes, torn_records
 from trainmover.journal.file import (
+    NOTE,
     check_code,
     check_there,
     fill,
     may_pass,
     note_boot,
+    note_cut,
     only_readable,
     readable,
     spec_of,
+    untold_cut,
     was_started_again,
     writable,
 )
@@ -53,7 +56,6 @@ from trainmover.journal.memory import Line, Memory, Record, Steps
 from trainmover.journal.rows import Blocks, CommittedRow
 from trainmover.protocol.messages import Columns, Committed, JobSpec, Row, columns_of
 
-NOTE = "Note"
 _LAST = 2**63 - 1
 AT_ONCE = 1000
 _encoder = msgspec.json.Encoder()
@@ -124,6 +126,7 @@ class Journal:
                     means="Nothing was started.",
                     do="Give --journal a path that can be written.",
                 ) from error
+            lock.unwritten_from(0)
             undo.pop_all()
         return cls(db, path, spec, lock=lock, memory=Memory())
 
@@ -147,22 +150,34 @@ class Journal:
                 spec = spec_of(reader)
                 check_code(reader, path)
                 started_again = was_started_again(reader)
-                half_written = torn_writes(path, reader) and not memory.records
                 torn = torn_records(reader)
+                half_written = cut_torn_writes(path, reader, power_lost=started_again)
+                untold = untold_cut(reader)
+            half_written = half_written and not memory.records
+            cut = _cut_text(torn, half_written, started_again) or untold
             db = writable(path)
             undo.callback(db.close)
             if torn:
-                db.execute("DELETE FROM events WHERE seq >= ?", (torn[0],))
-                db.execute("DELETE FROM bookmarks WHERE seq >= ?", (torn[0],))
-            if started_again:
-                note_boot(db)
-            if torn or half_written:
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                _cut_off(db, torn[0], cut)
+            journal = cls(db, path, spec, lock=lock, memory=memory)
             undo.pop_all()
-        journal = cls(db, path, spec, lock=lock, memory=memory)
-        cut = _cut_text(torn, half_written, started_again)
         journal.cut = journal._remember(lock.left) or cut
+        journal._leave_word(started_again=started_again)
         return journal
+
+    def _leave_word(self, *, started_again: bool) -> None:
+        """Keep in the file what a successor of ours would not find out by itself.
+
+        On a full disk the next one finds it out as we did.
+        """
+        with self._unless_full():
+            with _transaction(self._db):
+                if started_again:
+                    note_boot(self._db)
+                if self.cut:
+                    note_cut(self._db, self._seq, self.cut)
+            if not self.unwritten:
+                self._tell_successor(0)
 
     def _remember(self, left: int) -> str:
         """Take in what the one before us could not write. What of that is lost, for human eyes.
@@ -316,7 +331,7 @@ class Journal:
         """Write what was known after its event; the state of older ones goes. False: not now."""
         if self.unwritten:
             return False
-        with self._unless_full(), self._writing():
+        with self._unless_full(), _transaction(self._db):
             bookmarks.write(self._db, mark)
             return True
         return False
@@ -328,7 +343,7 @@ class Journal:
 
     def drop_bookmarks(self, after: int) -> None:
         """Those behind later events than `after`. On a full disk they stay, and are no harm."""
-        with self._unless_full(), self._writing():
+        with self._unless_full(), _transaction(self._db):
             self._db.execute("DELETE FROM bookmarks WHERE seq > ?", (after,))
 
     def used(self) -> Iterator[samples.Used]:
@@ -385,7 +400,7 @@ class Journal:
             return True
         assert self._memory is not None
         try:
-            with self._writing():
+            with _transaction(self._db):
                 for record in first:
                     self._put(record)
         except sqlite3.Error as error:
@@ -434,7 +449,7 @@ class Journal:
         if isinstance(record, Line):
             self._put(record)
             return
-        with self._writing():
+        with _transaction(self._db):
             self._put(record)
 
     def _put(self, record: Record) -> None:
@@ -491,17 +506,26 @@ class Journal:
         except sqlite3.Error as error:
             self._not_now(error)
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One transaction: all of it, or nothing."""
-        self._db.execute("BEGIN")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # A full disk ends it by itself.
-                self._db.execute("ROLLBACK")
-            raise
+
+def _cut_off(db: sqlite3.Connection, first: int, cut: str) -> None:
+    """Remove records from this one on."""
+    with _transaction(db):
+        db.execute("DELETE FROM events WHERE seq >= ?", (first,))
+        db.execute("DELETE FROM bookmarks WHERE seq >= ?", (first,))
+        note_cut(db, first - 1, cut)
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All of it, or nothing."""
+    db.execute("BEGIN")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # A full disk ends it by itself.
+            db.execute("ROLLBACK")
+        raise
 
 
 def _entry(seq: int, at_us: int, kind: str, text: str) -> Entry:

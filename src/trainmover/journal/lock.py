@@ -25,7 +25,7 @@ class WriterLock:
         self._path = path
         self._descriptor = descriptor
         self.left = _left(descriptor)
-        self.unwritten_from(0)
+        self.unwritten_from(self.left)
 
     @classmethod
     def take(cls, journal: Path) -> "WriterLock":
@@ -44,13 +44,15 @@ class WriterLock:
 
     def unwritten_from(self, seq: int) -> None:
         """Leave word for a successor. In place: on a full disk there is no room for more."""
+        self._unwritten = seq
         word = f"{os.getpid()} {seq}".ljust(_WORD_BYTES).encode()
         with suppress(OSError):  # He may then not know what he lacks; machines that do refuse him.
             os.pwrite(self._descriptor, word, 0)
 
     def release(self) -> None:
-        """Let another process have it. Only once."""
-        self._path.unlink(missing_ok=True)
+        """Let another process have it. Only once. The file stays if it says that records lack."""
+        if not self._unwritten:
+            self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.journal.journal import NOTE
+from trainmover.journal.file import NOTE
 from trainmover.protocol.messages import Columns, Heartbeat, Output, Unwritten
 from trainmover.server.history.past import Past
 from trainmover.server.measures import Measures
