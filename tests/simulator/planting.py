@@ -37,7 +37,7 @@ def functions(module: ModuleType) -> dict[str, FunctionType]:
     for name, value in vars(module).items():
         its = vars(value) if isinstance(value, type) else {"": value}
         for inner, one in its.items():
-            one = one.fget if isinstance(one, property) else one
+            one = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
             here = getattr(one, "__module__", "") == module.__name__
             if (
                 isinstance(one, FunctionType)

@@ -1,0 +1,133 @@
+"""The real journal on a disk that fails keeps its promises; bugs planted in it are found."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from faulty_disk import shim
+from journal_on_disk import SEEDS_A_WORLD, Broken, Campaign
+from planting import planted
+
+from trainmover.errors import TrainmoverError
+
+MEMORY = Path("/dev/shm")
+SEEDS = 200
+"""At most: the search ends at the first that finds a bug, mostly within ten."""
+
+BUGS = {
+    "steps are said to be written before they are": (
+        "journal.journal",
+        "            self._write(Steps(list(batches), dict(safe or {})))",
+        "            late = self.__dict__.get('late')\n"
+        "            self.late = Steps(list(batches), dict(safe or {}))\n"
+        "            if late is not None:\n"
+        "                self._write(late)",
+    ),
+    "half of a batch of steps is taken for the whole": (
+        "journal.journal",
+        "            return\n        with _transaction(self._db):\n            self._put(record)",
+        "            return\n        self._put(record)",
+    ),
+    "what the disk does not take is forgotten": (
+        "journal.journal",
+        "            self._memory.keep(record)\n",
+        "            pass\n",
+    ),
+    "a successor that dies takes with it that records were lost": (
+        "journal.journal",
+        " or untold\n",
+        "\n",
+    ),
+    "nobody says that the host has lost power": (
+        "journal.file",
+        "return row is not None and row[0] != _boot_id()",
+        "return False",
+    ),
+    "holes in the log stay, and the next successor takes them for damage": (
+        "journal.damage",
+        "    if frames or power_lost:\n",
+        "    if False:\n",
+    ),
+    "two controllers write one journal": (
+        "journal.lock",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+    ),
+    "the log is not on the disk when the file is written from it": (
+        "journal.file",
+        'db.execute("PRAGMA synchronous=NORMAL")',
+        'db.execute("PRAGMA synchronous=OFF")',
+    ),
+    "a disk that cannot be read ends the controller": (
+        "journal.journal",
+        "            with self._unless_full():\n                rows.add(",
+        "            if True:\n                rows.add(",
+    ),
+    "a bookmark stands behind an event that is in memory only": (
+        "journal.journal",
+        "        if self.unwritten:\n            return False\n        with self._unless",
+        "        with self._unless",
+    ),
+    "what is safe is not known after a takeover": (
+        "server.history.past",
+        "account.facts = max(account.facts, safe.get(account.incarnation, 0))",
+        "pass",
+    ),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is any: what is torn here is torn by us."""
+    try:
+        shim()
+    except AttributeError:
+        pytest.skip("SQLite is a part of this interpreter")
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else tmp_path) as path:
+        yield Path(path)
+
+
+def play(seed: int, folder: Path) -> Campaign:
+    place = folder / f"{seed}"
+    place.mkdir()
+    campaign = Campaign(seed, place)
+    try:
+        campaign.run()
+    except Broken as broken:
+        raise AssertionError(f"seed {seed}: {broken}") from broken
+    return campaign
+
+
+def test_nothing_that_was_promised_is_lost_whatever_the_disk_does(folder: Path) -> None:
+    for seed in range(2 * SEEDS_A_WORLD):
+        play(seed, folder)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1000, 5000, 200))
+def test_thousands_more(first: int, folder: Path) -> None:
+    for seed in range(first, first + 200):
+        play(seed, folder)
+
+
+def test_a_seed_is_the_only_chance(folder: Path) -> None:
+    (folder / "again").mkdir()
+    first, again = play(36, folder), play(36, folder / "again")
+    assert first.deaths == again.deaths != []
+    assert first.history == again.history
+    assert first.chance.getstate() == again.chance.getstate()
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug: str, folder: Path) -> None:
+    """Also by what it makes the journal raise."""
+    with planted(*BUGS[bug]):
+        for seed in range(SEEDS):
+            try:
+                play(seed, folder)
+            except (AssertionError, TypeError, sqlite3.Error, TrainmoverError):
+                return
+    pytest.fail("nobody has found it")
