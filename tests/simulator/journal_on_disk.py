@@ -256,7 +256,7 @@ class Campaign:
             Journal.take_over(self.path, Memory(self.disk.descriptor))
             self.wrong = "a second controller has taken over while a call hangs"
         except UserError as error:
-            if "already" not in str(error):
+            if "already" not in str(error) and self.path.exists():
                 self.wrong = f"who comes while a call hangs is told: {error}"
         finally:
             self.disk.hang = self.hangs
