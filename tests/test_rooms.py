@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "lifeline": set(),
     "durable": set(),
+    "regular_files": set(),
     "splice": set(),
     "names": set(),
     "spans": set(),
@@ -45,13 +46,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
-    | {"asked", "durable", "lifeline", "names", "tls", "token_file"}
+    | {"asked", "durable", "lifeline", "names", "regular_files", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "fork_server", "splice"}
     | {"protocol", "listeners", "state"},
     "server": WORDS
-    | {"durable", "lifeline", "names", "splice", "tls", "token_file"}
+    | {"durable", "lifeline", "names", "regular_files", "splice", "tls", "token_file"}
     | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS
     | {"symptoms", "protocol", "controller", "rank", "journal", "agent", "server"},
@@ -110,6 +111,7 @@ IMPURE |= {"time", "torch", "uuid"}
 # A command that answers in a moment cannot wait for `import torch`. Processes of their own may.
 LIGHT_ROOMS = PURE_ROOMS | {
     "durable",
+    "regular_files",
     "lifeline",
     "symptoms",
     "splice",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiled_code import packed
 
 from trainmover.comm import Groups
 from trainmover.ids import Rank, Slot
@@ -112,6 +113,35 @@ def test_each_warm_up_takes_what_was_compiled_since(
     monkeypatch.setattr(runs_module, "compiled_elsewhere", lambda rank, *_: asked.append(rank))
     warmed(TRAIN, times=2)
     assert asked == [1, 1]
+
+
+def test_compiled_code_that_cannot_be_loaded_costs_nothing_but_a_warning(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    data = packed("inductor", "fabcdef", b"no pickle")
+    monkeypatch.setattr(runs_module, "compiled_elsewhere", lambda *_: data)
+    warned, warm = warmed(TRAIN)
+    assert isinstance(warm, m.Warm)
+    assert warned.text.startswith("What another rank has compiled cannot be loaded (")
+    assert warned.text.endswith("This machine compiles for itself.")
+
+
+def test_compiled_code_of_others_is_left_and_warned_of(
+    warmed: Warmed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "first-steps" / "code"
+    path.parent.mkdir(mode=0o777)
+    path.parent.chmod(0o777)
+    path.write_bytes(b"code")
+    places: m.Records = {Rank(1): [m.Stored(Rank(1), [], compiled=str(path))]}
+    real = runs_module.compiled_elsewhere
+    monkeypatch.setattr(
+        runs_module, "compiled_elsewhere", lambda rank, _, token: real(rank, places, token)
+    )
+    warned, warm = warmed(TRAIN)
+    assert isinstance(warm, m.Warm)
+    assert f"others can write to {path.parent} (mode 0777)" in warned.text
 
 
 @pytest.mark.turns(4)

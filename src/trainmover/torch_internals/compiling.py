@@ -5,6 +5,7 @@ it is loaded here, once for all workers that a machine's fork server forks.
 """
 
 import functools
+import itertools
 import os
 import sys
 import tempfile
@@ -46,6 +47,30 @@ def folder() -> Path:
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     return Path(cache_dir()).resolve()
+
+
+def artifacts_in(data: bytes) -> Any:
+    """What `torch.compiler.save_cache_artifacts` has packed; `load` takes it. Runs nothing of it.
+
+    Raises ValueError for anything else, and where a key would lead out of the folder.
+    """
+    from torch.compiler._cache import CacheArtifactManager
+
+    found = CacheArtifactManager.deserialize(data)
+    if found is None:
+        raise ValueError("torch cannot read it")
+    for artifact in itertools.chain.from_iterable(found.values()):
+        parts = Path(artifact.key).parts
+        if not parts or parts[0] == os.sep or ".." in parts or "\0" in artifact.key:
+            raise ValueError(f"{artifact.key!r} leads out of the cache")
+    return found
+
+
+def load(artifacts: Any) -> None:
+    """Put them into the folder. They are code, and run here: this may raise anything."""
+    from torch.compiler._cache import CacheArtifactManager
+
+    CacheArtifactManager.populate_caches(artifacts)
 
 
 def is_kept(file: str) -> bool:

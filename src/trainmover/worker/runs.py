@@ -290,11 +290,10 @@ class Runs:
         if self._took_compiled:
             return
         self._took_compiled = True
-        data = compiled_elsewhere(rank, records, self._station.token)
-        if data is None:
-            return
         try:
-            compiled.unpack(data)
+            data = compiled_elsewhere(rank, records, self._station.token)
+            if data is not None:
+                compiled.unpack(data)
         except ProtocolError as error:
             self._say(Warned(rank=rank, text=f"{error.happened} {error.means}"))
 

@@ -1,5 +1,6 @@
 """Which record of first steps serves a rank, and where it is found."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,12 +112,42 @@ def test_what_was_fetched_once_is_not_fetched_again(vaults: Vaults) -> None:
     assert shelf.keys() == {0, 1, 2}
 
 
-def test_a_file_of_a_checkpoint_counts_only_if_it_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / xxhash.xxh3_128_hexdigest(b"compiled")
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """First steps in a checkpoint's folder that nobody else can write."""
+    folder = tmp_path / "kept" / "first-steps"
+    folder.mkdir(parents=True)
+    for each in (folder, folder.parent):
+        each.chmod(0o755)
+    return folder
+
+
+def test_a_file_of_a_checkpoint_counts_only_if_it_is_whole(kept: Path) -> None:
+    path = kept / xxhash.xxh3_128_hexdigest(b"compiled")
     place: Records = {Rank(0): [Stored(Rank(0), [], compiled=str(path))]}
-    for data, kept in ((b"compiled", b"compiled"), (b"compilee", None)):
+    for data, found in ((b"compiled", b"compiled"), (b"compilee", None)):
         path.write_bytes(data)
-        assert taken.compiled_elsewhere(Rank(0), place, b"token") == kept
+        path.chmod(0o644)
+        assert taken.compiled_elsewhere(Rank(0), place, b"token") == found
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_code_that_others_can_have_written_is_refused(kept: Path, level: int) -> None:
+    path = kept / xxhash.xxh3_128_hexdigest(b"compiled")
+    path.write_bytes(b"compiled")
+    [path, *path.parents][level].chmod(0o777)
+    place: Records = {Rank(0): [Stored(Rank(0), [], compiled=str(path))]}
+    with pytest.raises(ProtocolError, match="is not taken: others can write to"):
+        taken.compiled_elsewhere(Rank(0), place, b"token")
+
+
+@pytest.mark.parametrize("target", ["", "/dev/zero"])
+def test_a_record_that_is_no_regular_file_is_none(kept: Path, target: str) -> None:
+    path = kept / xxhash.xxh3_128_hexdigest(b"record")
+    path.symlink_to(target) if target else os.mkfifo(path)
+    place: Records = {Rank(0): [Stored(Rank(0), [], file=str(path))]}
+    with pytest.raises(PeerLost, match="No machine holds a record"):
+        first_steps(Rank(0), place, b"token", BINDING, {})
 
 
 def test_a_vault_that_is_gone_does_not_hide_the_next(buddies: Buddies) -> None:

@@ -1,10 +1,12 @@
 """What other ranks have compiled is taken in, and nothing else is."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from compiled_code import packed
 
 from trainmover.errors import ProtocolError
 from trainmover.state.encode import encode
@@ -27,12 +29,31 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         encode([b"", {"/tmp/outside.so": b"x"}]),
         encode([b"", {"script.py": b"x"}]),
         encode([b""]),
+        encode([b"garbage", {}]),
+        encode([b"", {"inside.so": "no bytes"}]),
     ],
 )
 def test_what_is_nothing_of_the_kind_is_refused(cache: Path, data: bytes) -> None:
     with pytest.raises(ProtocolError):
         compiled.unpack(data)
     assert not cache.exists() or not list(cache.rglob("*.so"))
+
+
+@pytest.mark.parametrize("kind", ["inductor", "autotune", "aot_autograd", "precompile"])
+@pytest.mark.parametrize("key", ["x/../../outside", "../outside", "/tmp/outside", "", "\0"])
+def test_a_key_that_leads_out_of_the_cache_is_refused(
+    cache: Path, tmp_path: Path, kind: str, key: str
+) -> None:
+    with pytest.raises(ProtocolError, match=r"leads out of the cache|AssertionError"):
+        compiled.unpack(packed(kind, key, b"content", {"inside.so": b"x"}))
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
+    assert not list(cache.rglob("*.so"))
+
+
+def test_what_cannot_be_loaded_is_refused_whatever_it_raises(cache: Path) -> None:
+    for content in (b"no pickle", pickle.dumps(0)):
+        with pytest.raises(ProtocolError, match="cannot be loaded"):
+            compiled.unpack(packed("inductor", "fabcdef", content))
 
 
 SCRIPT = """

@@ -1,18 +1,20 @@
 """What people are told of a job: what has happened, what was printed, how far it is."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from trainmover.controller.events import EVENTS, WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.journal.file import NOTE
-from trainmover.protocol.messages import Columns, Heartbeat, Output, Unwritten
+from trainmover.journal.journal import NOTE
+from trainmover.protocol.messages import Columns, Heartbeat, Output, Unwritten, Warned
 from trainmover.server.history.past import Past
 from trainmover.server.measures import Measures
 from trainmover.server.surroundings import ByTheWay, Decided
 from trainmover.server.view.nans import not_a_number, stopped_text
 from trainmover.server.view.news import News
 from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
-from trainmover.server.view.sentences import sentence
+from trainmover.server.view.sentences import Sentence, sentence
 
 NOTE_US_MIN = 1_000_000
 
@@ -37,6 +39,7 @@ class Telling:
         self._now = now
         self._stop = stop
         self._nan_told = False
+        self._warned: frozenset[str] = frozenset()
         self._turned_away_us = 0
 
     def happened(self, moment: Decided) -> None:
@@ -44,11 +47,20 @@ class Telling:
         event, before, after = moment.event, moment.before, moment.after
         self._job = after
         self.measures.decided(before, after, event.at_us)
-        said = sentence(before, event, after)
+        said = self._once(event, sentence(before, event, after))
         kind = type(event).__name__
         self.news.add(
             Happened(moment.seq, event.at_us, kind, said.text, said.loud, event, before, after)
         )
+
+    def _once(self, event: EVENTS, said: Sentence) -> Sentence:
+        """What several ranks warn of in the same words is loud for the first of them."""
+        match event:
+            case WorkerSaid(fact=Warned(text=text)):
+                new, self._warned = text not in self._warned, self._warned | {text}
+                return replace(said, loud=said.loud and new)
+            case _:
+                return said
 
     def note(self, text: str, *, loud: bool = False) -> None:
         """A line for human eyes, in the journal and to whoever watches."""

@@ -24,6 +24,7 @@ from trainmover.protocol.messages import (
     Warned,
     WorkerFact,
 )
+from trainmover.regular_files import foreign_writer, read_regular
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
@@ -39,6 +40,8 @@ from trainmover.worker.step.keeper import RankRecord
 
 FETCH_SILENCE_S = 30.0
 SHELF_BYTES_MAX = 256 * 1024 * 1024
+FIRST_STEPS_BYTES_MAX = 16 * 1024**3
+"""Of a file in a checkpoint: more than any record, or anything compiled, has."""
 
 Shelf = dict[Rank, bytearray]
 """Records of first steps that this process has fetched: the next run does not wait for them again,
@@ -88,10 +91,19 @@ def _base(rank: int, places: Records, token: bytes, binding: Binding, shelf: She
 
 
 def compiled_elsewhere(rank: Rank, places: Records, token: bytes) -> bytes | bytearray | None:
-    """What was compiled in the first steps of this rank, or of one like it; None: nothing."""
+    """What was compiled in the first steps of this rank, or of one like it; None: nothing.
+
+    It is code. Raises ProtocolError if it lies in a file that somebody else may have written.
+    """
     for stored in places[rank]:
         for data in _kept(stored, token, compiled.blob_name(stored.rank)):
             return data
+        if stored.compiled and (why := foreign_writer(Path(stored.compiled))):
+            raise ProtocolError(
+                f"What a checkpoint has of compiled code is not taken: {why}.",
+                means="The run compiles again.",
+                do="If all in that folder is yours: chown -R and chmod -R go-w.",
+            )
         for read in _read(stored.compiled):
             return read
     return None
@@ -119,8 +131,8 @@ def _read(path: str) -> Iterator[bytearray]:
     if not path:
         return
     try:
-        data = Path(path).read_bytes()
-    except OSError:
+        data = read_regular(Path(path), FIRST_STEPS_BYTES_MAX)
+    except (OSError, MemoryError):
         return
     if xxhash.xxh3_128_hexdigest(data) == Path(path).name:
         yield bytearray(data)

@@ -4,7 +4,8 @@ A rank that keeps the record of its first steps also keeps what was compiled in 
 portable form, and the libraries its CPU kernels were built into, which that form leaves out. A
 standby takes both into its compile cache before its first shadow run, so no machine compiles what
 another has. It is code: it comes over the job's authenticated links, from a rank that runs the same
-script, and is trusted as far as that script is. Its names are torch's hashes of source, compiler
+script, or from files that only this user can write, and is trusted as far as that script is. Its
+names are torch's hashes of source, compiler
 and instruction set, so a machine of another kind finds nothing in it and compiles for itself.
 """
 
@@ -48,26 +49,29 @@ def packed() -> Packed | None:
 
 
 def unpack(data: bytes | bytearray) -> None:
-    """Take into this machine's compile cache what `packed` gave elsewhere.
+    """Take into this machine's compile cache what `packed` gave elsewhere, and write nowhere else.
 
-    Raises ProtocolError for bytes that are nothing of the kind; the cache is as it was then.
+    Raises ProtocolError for what cannot be loaded. What the cache has then is found by nobody, or
+    is what this machine would have compiled.
     """
     try:
         artifacts, libraries = decode(bytes(data))
         if type(artifacts) is not bytes or type(libraries) is not dict:
             raise ValueError("other parts than expected")
-        files = [
-            (_inside(compiling.folder(), name), content) for name, content in libraries.items()
-        ]
-    except (TypeError, ValueError) as error:
+        if not all(type(content) is bytes for content in libraries.values()):
+            raise ValueError("a library that is not bytes")
+        folder = compiling.folder()
+        files = [(_inside(folder, name), content) for name, content in libraries.items()]
+        made = compiling.artifacts_in(artifacts)
+        for path, content in files:
+            _put(path, content)
+        compiling.load(made)
+    except Exception as error:  # torch unpickles it: anything may be raised.
         raise ProtocolError(
-            f"What another rank has compiled cannot be read: {error}.",
+            f"What another rank has compiled cannot be loaded ({type(error).__name__}: {error}).",
             means="This machine compiles for itself.",
-            do="All processes of a job must run the same version of trainmover.",
+            do="Nothing: it takes longer, and has the same numbers.",
         ) from error
-    for path, content in files:
-        _put(path, content)
-    torch.compiler.load_cache_artifacts(artifacts)
 
 
 def forget() -> None:
@@ -97,9 +101,8 @@ def _inside(folder: Path, name: object) -> Path:
     return path
 
 
-def _put(path: Path, content: object) -> None:
+def _put(path: Path, content: bytes) -> None:
     """Whole or not at all: other processes may look for it at this very moment."""
-    assert type(content) is bytes
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
