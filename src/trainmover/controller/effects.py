@@ -51,7 +51,7 @@ class GiveUpCheckpoint:
 
 @dataclass(frozen=True)
 class FindCheckpoint:
-    """Read the newest checkpoint that is whole, but for `unusable`, for the change to `epoch`."""
+    """Find the newest checkpoint that looks whole, but none of `unusable`, for the epoch."""
 
     epoch: Epoch
     unusable: frozenset[Step]

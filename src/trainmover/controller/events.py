@@ -200,7 +200,10 @@ class CheckpointFailed(Event, frozen=True):
 
 
 class CheckpointFound(Event, frozen=True):
-    """The newest that is whole, for the change to `epoch`; those that are not, and why."""
+    """The newest that looks whole, for the change to `epoch`.
+
+    damaged  a sentence for each newer one that does not, and for what is not taken of this one
+    """
 
     epoch: Epoch
     checkpoint: Checkpoint | None

@@ -11,7 +11,7 @@ import xxhash
 from trainmover.errors import UserError
 from trainmover.protocol.checkpoint import differences
 from trainmover.protocol.messages import Checkpoint, JobSpec
-from trainmover.server.checkpoints.check import manifests, newest_whole
+from trainmover.server.checkpoints.check import manifests, newest_usable
 from trainmover.server.checkpoints.folder import CheckpointFolder, is_empty
 
 
@@ -22,7 +22,7 @@ class CheckpointOptions:
     folder  to write to; None: no checkpoints, or, of a resumed job, to where it is resumed from
     every   committed steps from one to the next
     keep    how many
-    resume  folder whose newest whole checkpoint the job goes on from
+    resume  folder whose newest usable checkpoint the job goes on from
     again   it goes on from `folder` if a checkpoint is there, else it begins: the same call may be
             made any number of times
     """
@@ -97,18 +97,18 @@ def _check_fresh(folder: Path) -> None:
 
 
 def _find(folder: Path, spec: JobSpec) -> tuple[Checkpoint, list[str]]:
-    """The newest whole checkpoint of this very job, and a sentence for each newer damaged one.
+    """The newest usable checkpoint of this very job, and what the user should know of it.
 
     Raises UserError if there is none, or it is another job's.
     """
     for _, manifest in manifests(folder):
         if isinstance(manifest, Checkpoint):
             _check_job(folder, manifest, spec)
-    found, damaged = newest_whole([folder])
+    found, notes = newest_usable([folder])
     if found is not None:
-        return found, damaged
+        return found, notes
     raise UserError(
-        "\n".join([f"There is no checkpoint in {folder} that can be used.", *damaged]),
+        "\n".join([f"There is no checkpoint in {folder} that can be used.", *notes]),
         means="Nothing was started.",
         do="Give --resume the folder that --checkpoint named, or leave it away to begin at step 1.",
     )

@@ -210,6 +210,18 @@ def test_a_rank_that_cannot_use_its_file_makes_the_job_take_the_one_before() -> 
     assert [e.unusable for e in effects if isinstance(e, FindCheckpoint)] == [frozenset({10})]
 
 
+def test_a_checkpoint_that_is_damaged_costs_no_restart_and_is_named() -> None:
+    job, _ = all_parked(at_disk())
+    job = replace(job, spec=msgspec.structs.replace(job.spec, restarts_max=1))
+    assert job.restarts == 1
+    fact = m.Interrupted(rank=1, epoch=job.epoch_last, reason="x is damaged", unusable=10)
+    job, _ = after(job, said("m4", fact))
+    assert job.incidents[-1].cause == "rank 1 cannot go back to step 10 (x is damaged)"
+    job, effects = after(job, *[vault(name, job.epoch_last) for name in ("m1", "m3", "m4")])
+    assert [e.unusable for e in effects if isinstance(e, FindCheckpoint)] == [frozenset({10})]
+    assert job.code is None
+
+
 def test_one_that_was_damaged_and_is_written_anew_can_be_used() -> None:
     damaged = replace(SAVES, unusable=frozenset({5, 10}))
     assert published(damaged, 10).unusable == {5}

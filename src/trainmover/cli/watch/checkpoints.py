@@ -9,14 +9,14 @@ from pathlib import Path
 from trainmover.errors import JobFailed, UserError
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint
-from trainmover.server.checkpoints.check import newest_whole, whole_ones
+from trainmover.server.checkpoints.check import newest_whole, verified
 
 
 def main(options: argparse.Namespace) -> int:
     """0: there is one that a job can go on from."""
     if options.export is not None:
         return _export(options.folder, options.export, as_json=options.json)
-    found = list(whole_ones(options.folder))
+    found = list(verified(options.folder))
     if options.json:
         print(json.dumps([_as_json(name, one) for name, one in found]))
     else:
@@ -38,7 +38,7 @@ def _as_json(name: str, one: Checkpoint | str) -> dict[str, object]:
 
 
 def _export(folder: Path, out: Path, *, as_json: bool) -> int:
-    found, damaged = newest_whole([folder])
+    found, damaged = newest_whole(folder)
     if found is None:
         raise UserError(
             "\n".join([f"There is no checkpoint in {folder} that is whole.", *damaged]),

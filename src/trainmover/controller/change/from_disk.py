@@ -1,8 +1,8 @@
 """Rung 3: fresh processes on all machines, and the state of the newest checkpoint. Pure.
 
-The way out where no cut is at hand any more. Which checkpoint is whole the host finds out while the
-processes start and run the script; a rank that finds its file damaged all the same says so, and the
-one before is taken.
+The way out where no cut is at hand any more. The host looks for the newest checkpoint while the
+processes start and run the script. It reads no state: a rank that finds its file damaged says so,
+and the one before is taken.
 """
 
 from trainmover.controller.change.incidents import amend, incident
@@ -26,7 +26,7 @@ def go_back_to_disk(job: Job, why: str) -> Decision:
     change = job.change
     assert change is not None
     job = replace(job, restarts=job.restarts + 1)
-    if job.restarts > job.spec.restarts_max:
+    if job.restarts > job.spec.restarts_max + len(job.unusable):  # A damaged file costs none.
         return end(job, 1, _no_more_restarts(job, why))
     joiners = everybody(job, change)
     if joiners is None:
@@ -99,6 +99,7 @@ def _none_whole(job: Job, change: Change, damaged: list[str]) -> str:
             f"and no checkpoint in {job.spec.checkpoint} is whole.",
             f"The job has ended after step {job.committed}.",
             *damaged,
-            "Look at that disk, then start the job again from the beginning.",
+            f"Look at that disk, then go on with --resume {job.spec.checkpoint}, or start the job "
+            "again from the beginning.",
         ]
     )

@@ -45,6 +45,8 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
         return job, ()
     job = without_unusable(job, fact)
     cause = f"rank {fact.rank} lost a link ({fact.reason})"
+    if fact.unusable:
+        cause = f"rank {fact.rank} cannot go back to step {fact.unusable} ({fact.reason})"
     return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
 
 

@@ -6,8 +6,10 @@ and all, before it gets its name. The oldest go only after that. All this waits 
 server calls it in a thread.
 """
 
+import errno
 import fcntl
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -21,22 +23,25 @@ from trainmover.protocol.checkpoint import (
     FIRST_STEPS,
     LOCK,
     MANIFEST,
-    PUBLISHED,
     WRITING,
     published_name,
     writing_name,
 )
 from trainmover.protocol.messages import Checkpoint
 from trainmover.server.checkpoints.check import (
+    MANIFEST_BYTES_MAX,
+    At,
     Damaged,
     Manifest,
-    is_whole,
+    looks_whole,
     manifests,
+    published_names,
     read_manifest,
-    stamps,
+    unwatched,
 )
 
 _REPLACED = ".replaced-"
+_BY_HASH = re.compile("[0-9a-f]{32}")
 
 
 class CheckpointFolder:
@@ -45,7 +50,6 @@ class CheckpointFolder:
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
         self._lock = lock
-        self._whole: dict[str, list[tuple[int, int]]] = {}
 
     @classmethod
     def take(cls, path: Path, *, going_on: bool = False) -> "CheckpointFolder":
@@ -55,7 +59,7 @@ class CheckpointFolder:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise UserError(
                 f"Checkpoints cannot be written to {path}: {error.strerror}.",
@@ -81,67 +85,72 @@ class CheckpointFolder:
         """The descriptor that holds it, for a process that is to write there in our place."""
         return self._lock
 
-    def publish(self, checkpoint: Checkpoint, keep: int) -> None:
+    def publish(self, checkpoint: Checkpoint, keep: int, at: At = unwatched) -> None:
         """Give what all ranks have written its name, and remove the oldest. Raises OSError.
 
         Done already, by a controller that died before it could say so, it is not done again.
         """
         source = self.path / writing_name(checkpoint.step, checkpoint.epoch)
         target = self.path / published_name(checkpoint.step)
+        at(f"looking at {target}")
         if source.exists() or not _lies_there(self.path, checkpoint):
-            self._name(source, target, checkpoint)
-        self._remove_oldest(keep)
-        self._sweep()
+            self._name(source, target, checkpoint, at)
+        self._remove_oldest(keep, at)
+        self._sweep(at)
 
-    def _name(self, source: Path, target: Path, checkpoint: Checkpoint) -> None:
+    def _name(self, source: Path, target: Path, checkpoint: Checkpoint, at: At) -> None:
+        at(f"writing {source / MANIFEST}")
         _write_manifest(source / MANIFEST, checkpoint)
+        at(f"syncing {source}")
         sync_folder(source)
+        at(f"renaming {source} to {target.name}")
         if target.exists():  # Damaged, so the run went on from an older one.
             target.rename(self.path / f"{_REPLACED}{target.name}")
         source.rename(target)
+        at(f"syncing {self.path}")
         sync_folder(self.path)
 
-    def give_up(self, step: Step, epoch: Epoch) -> None:
+    def give_up(self, step: Step, epoch: Epoch, at: At = unwatched) -> None:
         """Make room: what was written so far is of no use."""
-        shutil.rmtree(self.path / writing_name(step, epoch), ignore_errors=True)
+        _remove(self.path / writing_name(step, epoch), at)
 
     def close(self) -> None:
         """Let another run have it."""
         os.close(self._lock)
 
-    def _remove_oldest(self, keep: int) -> None:
-        """Those that are damaged do not count."""
+    def _remove_oldest(self, keep: int, at: At) -> None:
+        """Those that look damaged do not count."""
         kept = 0
-        for name, manifest in manifests(self.path):
+        for name, manifest in manifests(self.path, at):
             if kept >= keep:
-                shutil.rmtree(self.path / name, ignore_errors=True)
+                _remove(self.path / name, at)
             else:
-                kept += isinstance(manifest, Checkpoint) and self._counts(name, manifest)
+                kept += isinstance(manifest, Checkpoint) and looks_whole(manifest)
 
-    def _counts(self, name: str, manifest: Checkpoint) -> bool:
-        """Each is read once, and again if its files have changed."""
-        now = stamps(manifest)
-        if self._whole.get(name) != now:
-            self._whole.pop(name, None)
-            if is_whole(manifest):
-                self._whole[name] = now
-        return name in self._whole
-
-    def _sweep(self) -> None:
+    def _sweep(self, at: At = unwatched) -> None:
         """Remove what nobody refers to: folders that were never published, old first steps."""
-        for path in self.path.glob(f"{WRITING}*"):
-            shutil.rmtree(path, ignore_errors=True)
-        for path in self.path.glob(f"{_REPLACED}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        for prefix in (WRITING, _REPLACED):
+            for path in self.path.glob(f"{prefix}*"):
+                _remove(path, at)
+        shared = self.path / FIRST_STEPS
+        if shared.is_symlink():  # Not of our making: what lies behind it is not ours to remove.
+            return
         known = {
             written.digest
-            for _, manifest in manifests(self.path)
+            for _, manifest in manifests(self.path, at)
             if isinstance(manifest, Checkpoint)
             for written in (*manifest.records.values(), *manifest.compiled.values())
         }
-        for path in (self.path / FIRST_STEPS).glob("*"):
-            if path.name not in known and not path.name.startswith("."):
+        at(f"listing {shared}")
+        for path in shared.glob("*"):
+            if _BY_HASH.fullmatch(path.name) and path.name not in known:
+                at(f"removing {path}")
                 path.unlink(missing_ok=True)
+
+
+def _remove(folder: Path, at: At) -> None:
+    at(f"removing {folder}")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lies_there(folder: Path, checkpoint: Checkpoint) -> bool:
@@ -154,13 +163,15 @@ def _lies_there(folder: Path, checkpoint: Checkpoint) -> bool:
 
 def is_empty(folder: Path) -> bool:
     """Whether no checkpoint lies there."""
-    return not any(folder.glob(f"{PUBLISHED}*"))
+    return not published_names(folder)
 
 
 def _write_manifest(path: Path, checkpoint: Checkpoint) -> None:
     data = msgspec.json.encode(checkpoint)
-    manifest = Manifest(xxhash.xxh3_128_hexdigest(data), msgspec.Raw(data))
+    manifest = msgspec.json.encode(Manifest(xxhash.xxh3_128_hexdigest(data), msgspec.Raw(data)))
+    if len(manifest) > MANIFEST_BYTES_MAX:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     with path.open("wb") as file:
-        file.write(msgspec.json.encode(manifest))
+        file.write(manifest)
         file.flush()
         os.fsync(file.fileno())

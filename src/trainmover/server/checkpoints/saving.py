@@ -16,7 +16,7 @@ from trainmover.controller.events import (
     CheckpointPublished,
 )
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.checkpoints.check import newest_whole
+from trainmover.server.checkpoints.check import newest_usable
 from trainmover.server.checkpoints.folder import CheckpointFolder
 
 
@@ -85,7 +85,9 @@ class Saving:
                 self._writable.give_up(step, epoch)
                 return None
             case FindCheckpoint(epoch=epoch, unusable=unusable):
-                found, damaged = newest_whole(self._folders(), unusable)
+                found, damaged = newest_usable(
+                    self._folders(), unusable, records_are_elsewhere=True
+                )
                 return CheckpointFound(at_us=0, epoch=epoch, checkpoint=found, damaged=damaged)
 
     @property

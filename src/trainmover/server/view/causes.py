@@ -15,6 +15,7 @@ _CAUSES = {
         "silent corruption": r"rank \d+ differs from its replicas|.* its replicas have parted",
         "standby failed": r"\S+ (cannot take the ranks|must start again): ",
         "store lost": "the key-value store ",
+        "state damaged": r"rank \d+ cannot go back to step ",
         "link broken": r"rank \d+ lost a link",
         "machine lost": ".* (was|were) lost: ",
     }.items()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import xxhash
 from torch import Tensor
 
 from trainmover.errors import (
@@ -17,7 +18,9 @@ from trainmover.errors import (
     UserError,
 )
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.protocol.checkpoint import bulk_name
 from trainmover.protocol.messages import Foreign, Source, Switch, Warned, WorkerFact
+from trainmover.regular_files import open_regular, size_of_regular
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode
 from trainmover.state.snapshot import Snapshot
@@ -112,9 +115,9 @@ def _whole_copy(
     """The first elsewhere that is whole. unfit: why the own one is not. Raises PeerLost."""
     for copy in _copies(order, rank, token, cancelled):
         try:
-            block = copy()
-            if block is not None:
-                return _of_this(Snapshot.from_block(block), order, rank)
+            snapshot = copy()
+            if snapshot is not None:
+                return _of_this(snapshot, order, rank)
         except PeerLost:
             continue
         except (ProtocolError, StateMismatch, UserError) as error:
@@ -145,7 +148,7 @@ def _of_this(snapshot: Snapshot, order: Switch, rank: Rank) -> Snapshot:
 
 def _copies(
     order: Switch, rank: Rank, token: bytes, cancelled: threading.Event
-) -> Iterator[Callable[[], bytearray | None]]:
+) -> Iterator[Callable[[], Snapshot | None]]:
     """How to fetch each copy elsewhere. None: there is none. To call it may raise any
     TrainmoverError, which concerns this copy alone."""
     name = snapshot_name(rank, order.committed)
@@ -157,16 +160,18 @@ def _copies(
         yield partial(_from_files, [Path(path) for path in order.files[rank]])
 
 
-def _from_vault(address: str, name: str, token: bytes) -> bytearray | None:
+def _from_vault(address: str, name: str, token: bytes) -> Snapshot | None:
     client = VaultClient(address, token)
     try:
         block = client.get_blob(name)
     finally:
         client.close()
-    return bytearray(block) if isinstance(block, bytes) else block
+    if block is None:
+        return None
+    return Snapshot.from_block(bytearray(block) if isinstance(block, bytes) else block)
 
 
-def _from_process(address: str, name: str, token: bytes, cancelled: threading.Event) -> bytearray:
+def _from_process(address: str, name: str, token: bytes, cancelled: threading.Event) -> Snapshot:
     block = bytearray()
 
     def into(size: bytes) -> list[Tensor]:
@@ -182,21 +187,45 @@ def _from_process(address: str, name: str, token: bytes, cancelled: threading.Ev
         cancelled=cancelled,
         timeout_s=FETCH_SILENCE_S,
     )
-    return block
+    return Snapshot.from_block(block)
 
 
-def _from_files(paths: list[Path]) -> bytearray:
-    """Nothing, which is no snapshot, if they cannot be read."""
+def _from_files(paths: list[Path]) -> Snapshot:
+    """Raises StateMismatch, which names the file, if one cannot be read or is damaged."""
     try:
-        block = bytearray(sum(path.stat().st_size for path in paths))
+        block = bytearray(sum(map(size_of_regular, paths)))
         view = memoryview(block)
         for path in paths:
-            with path.open("rb", buffering=0) as file:
+            with open_regular(path) as file:
                 while len(view) and (count := file.readinto(view)):
                     view = view[count:]
-    except OSError:
-        return bytearray()
-    return block
+    except OSError as error:
+        raise _unusable(f"{error.filename} cannot be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise _unusable(f"{paths[0].parent} has more than fits into memory") from error
+    try:
+        return Snapshot.from_block(block)
+    except (ProtocolError, StateMismatch) as error:
+        raise _unusable(f"{_damaged_one(paths, block)} is damaged: its checksum differs") from error
+
+
+def _damaged_one(paths: list[Path], block: bytearray) -> Path:
+    """The one of them to blame. Files of tensors are named by their hash, which tells."""
+    begin = 0
+    for path in paths[:-1]:
+        end = begin + size_of_regular(path)
+        if path.name != bulk_name(xxhash.xxh3_128_hexdigest(memoryview(block)[begin:end])):
+            return path
+        begin = end
+    return paths[-1]
+
+
+def _unusable(happened: str) -> StateMismatch:
+    return StateMismatch(
+        f"{happened}.",
+        means="The job takes the checkpoint before it.",
+        do="Look at the disk of the checkpoints.",
+    )
 
 
 def _fill(tensor: Tensor, kept: Tensor) -> None:

@@ -130,8 +130,8 @@ def _from_before(chance: random.Random) -> None:
 
 
 def _what_is_left(chance: random.Random) -> None:
-    """What a machine held is nowhere else. One that turns out to be damaged all the same is not
-    read again."""
+    """What a machine held is nowhere else. One that turns out to be damaged is not taken again,
+    and costs no restart."""
     course = Course(chance, begun=True)
     job, made = course.job, course.job.step
     slot = chance.choice([*course.after])
@@ -158,9 +158,6 @@ def _what_is_left(chance: random.Random) -> None:
     said = m.Interrupted(rank=Rank(0), epoch=job.epoch, reason="it is", unusable=course.found.step)
     job.hears((course.after[0], 0, said))
     _drains(course, made)
-    if course.most < 2:
-        job.ends(f"has used its {course.most} restarts (--max-restarts).")
-        return
     _looks(course, frozenset({course.found.step}))
     course.found = checkpoint(course.found.step - 9, len(course.after), course.nproc)
     _finds(course, made)
