@@ -119,7 +119,12 @@ class Server:
         self._journal = journal
         self._shutdown_s = shutdown_s
         self._saving = Saving(
-            checkpoints, spec, now=self.now, happened=self._saved, failed=self.failed
+            checkpoints,
+            spec,
+            now=self.now,
+            happened=self._saved,
+            failed=self.failed,
+            note=self.note,
         )
         self._answers = Answers(self.job.takeovers + (past is not None))
         self._closed = False

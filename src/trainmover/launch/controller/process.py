@@ -106,10 +106,13 @@ class ControllerProcess:
                 return
 
     async def stop(self) -> None:
-        """End what is left."""
+        """End what is left. A process that hangs in the kernel, as on a disk, is left to it."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            try:
+                self._process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                print(_hangs(self._process.pid), file=sys.stderr)
             self._let_go()
         os.close(self._memory)
 
@@ -204,6 +207,14 @@ class ControllerProcess:
         self._channel.close()
         self._process = self._channel = None
         self._gone.set()
+
+
+def _hangs(pid: int) -> str:
+    return (
+        f"trainmover: the controller (pid {pid}) was killed {END_S:.0f} s ago and has not ended:\n"
+        "it hangs in the kernel. The run ends without it.\n"
+        "Look at the disks that it writes to (--checkpoint, --journal)."
+    )
 
 
 def _given_up(code: int) -> JobFailed:
