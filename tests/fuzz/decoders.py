@@ -211,7 +211,7 @@ def _record() -> Record:
 
 
 def _checkpoint() -> bytes:
-    written = m.Written("rank-00000.state", 5, "00")
+    written = m.Written("step-000000000010/rank-00000.state", 5, "00")
     checkpoint = m.Checkpoint(
         folder="/x", run_id="r", step=Step(3), epoch=Epoch(1), argv=["x"], module=False,
         script="s", machines=1, nproc=1, torch="2", trainmover="0", python="3",
