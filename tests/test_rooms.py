@@ -30,16 +30,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "symptoms": set(),
     "outlet": set(),
     "installed": set(),
+    "ownership": {"errors"},
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
     "protocol": WORDS,
-    "token_file": {"errors", "protocol"},
+    "token_file": {"errors", "ownership", "protocol"},
     "tls": {"errors", "protocol"},
     "listeners": WORDS | {"communicators", "protocol", "tls"},
     "controller": WORDS | {"symptoms", "protocol"},
     "rank": WORDS | {"protocol"},
-    "journal": WORDS | {"protocol", "controller"},
+    "journal": WORDS | {"ownership", "protocol", "controller"},
     "comm": WORDS | {"communicators", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
     "state": WORDS | {"asked", "installed", "protocol", "tls", "listeners", "torch_internals"},
@@ -50,14 +51,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "fork_server", "splice"}
-    | {"protocol", "listeners", "state"},
+    | {"ownership", "protocol", "listeners", "state"},
     "server": WORDS
     | {"durable", "lifeline", "names", "regular_files", "splice", "tls", "token_file"}
     | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS
     | {"symptoms", "protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
-    | {"communicators", "lifeline", "fork_server", "tls", "token_file"}
+    | {"communicators", "lifeline", "fork_server", "ownership", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
     | {"communicators", "outlet", "spans", "tls", "token_file"}
@@ -119,6 +120,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "spans",
     "outlet",
     "installed",
+    "ownership",
     "fork_server",
     "communicators",
     "asked",

@@ -18,6 +18,7 @@ from trainmover.launch.runs import (
     read_run,
     runs_home,
 )
+from trainmover.ownership import MARK, is_marked, mark, read_file
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -134,29 +135,113 @@ def test_a_run_that_cannot_be_found_by_itself_says_so(
 
 def test_what_a_dead_run_left_behind_is_removed() -> None:
     dead = published("dead", pid=2**22 + 1)
-    (runs_home() / "just-made").mkdir()
-    old = runs_home() / "left-over"
-    old.mkdir()
+    just_made, old = RunDirectory.create("just-made").path, RunDirectory.create("left-over").path
+    (old / "m1").mkdir()
+    (old / "m1" / "spec.msgpack").write_text("x")
     os.utime(old, (0, 0))
     assert live_runs() == []
     assert not dead.path.exists()
     assert not old.exists()
-    assert (runs_home() / "just-made").exists()
+    assert just_made.exists()
+
+
+def a_folder_called_runs(path: Path) -> Path:
+    """A folder in it that is hours old, as TensorBoard leaves them."""
+    experiment = path / "runs" / "exp1"
+    experiment.mkdir(parents=True)
+    path.chmod(0o755)
+    (experiment / "events").write_text("precious")
+    os.utime(experiment, (0, 0))
+    return experiment
+
+
+def test_what_has_no_mark_of_ours_is_never_removed(own_home: Path) -> None:
+    experiment = a_folder_called_runs(own_home)
+    private = own_home / "runs" / "private"
+    private.mkdir(mode=0o700)
+    os.utime(private, (0, 0))
+    unmarked = published("before", pid=2**22 + 1)
+    (unmarked.path / MARK).unlink()
+    linked = own_home / "runs" / "linked"
+    linked.symlink_to(marked_elsewhere(own_home))
+    assert live_runs() == []
+    assert (experiment / "events").read_text() == "precious"
+    assert private.exists()
+    assert (unmarked.path / "run.json").exists()
+    assert (linked / MARK).exists()
+    for directory in (unmarked, RunDirectory(experiment, "exp1"), RunDirectory(linked, "linked")):
+        directory.remove()
+        assert directory.path.exists()
+
+
+def marked_elsewhere(home: Path) -> Path:
+    path = home.parent / "elsewhere"
+    path.mkdir(mode=0o700)
+    mark(path)
+    os.utime(path, (0, 0))
+    return path
+
+
+def test_a_forged_mark_is_none(own_home: Path) -> None:
+    path = runs_home() / "other"
+    path.mkdir(mode=0o700)
+    (path / MARK).write_text("mine")
+    os.utime(path, (0, 0))
+    assert live_runs() == []
+    assert path.exists()
+
+
+def test_no_mode_of_a_folder_that_is_the_users_is_changed(own_home: Path, tmp_path: Path) -> None:
+    experiment = a_folder_called_runs(own_home)
+    directory = published("one")
+    assert find_run().run_id == "one"
+    for path in (own_home, own_home / "runs", experiment):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert stat.S_IMODE(directory.path.stat().st_mode) == 0o700
+    (tmp_path / "open").mkdir(mode=0o755)
+    with pytest.raises(UserError, match=r"is open to other users \(mode 0755\)") as refused:
+        RunDirectory.create(path=tmp_path / "open")
+    assert refused.value.do == f"chmod 700 {tmp_path}/open"
+    assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o755
+
+
+def test_runs_do_not_lie_where_others_could_exchange_them(own_home: Path) -> None:
+    (own_home / "runs").mkdir(parents=True)
+    (own_home / "runs").chmod(0o777)
+    for act in (RunDirectory.create, live_runs):
+        with pytest.raises(UserError, match=r"can be written by other users \(mode 0777\)"):
+            act()
+    (own_home / "runs").chmod(0o1777)
+    assert published().path.parent == own_home / "runs"
+
+
+def test_what_a_crash_has_left_of_a_removal_is_removed(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = published("one", pid=2**22 + 1)
+    (directory.path / "m1").mkdir()
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda *_, **__: None)
+        directory.remove()
+    assert is_marked(directory.path)
+    os.utime(directory.path, (0, 0))
+    assert live_runs() == []
+    assert not directory.path.exists()
 
 
 def test_a_run_that_is_just_being_published_is_never_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = RunDirectory.create("one")
-    read = Path.read_bytes
+    os.utime(directory.path, (0, 0))
 
     def read_too_early(path: Path) -> bytes:
         try:
-            return read(path)
+            return read_file(path)
         finally:
             published_in(directory)
 
-    monkeypatch.setattr(Path, "read_bytes", read_too_early)
+    monkeypatch.setattr("trainmover.ownership.read_file", read_too_early)
     assert live_runs() == []
     assert [run.run_id for run in live_runs()] == ["one"]
 
@@ -183,7 +268,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(UserError, match="exists already"):
         RunDirectory.create(path=tmp_path / "mine")
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty").mkdir(mode=0o700)
     assert RunDirectory.create(path=tmp_path / "empty").run_id == "empty"
 
 
@@ -208,7 +293,7 @@ def test_the_same_call_takes_the_place_of_a_run_that_was_killed(where: str, tmp_
             with pytest.raises(UserError, match="has died"):
                 RunDirectory.create("mine", path, anew=True)
     again = RunDirectory.create("mine", path, anew=True)
-    assert list(again.path.iterdir()) == []
+    assert [path.name for path in again.path.iterdir()] == [MARK]
     published_in(again)
     with pytest.raises(UserError, match="exists already"):
         RunDirectory.create("mine", path, anew=True)

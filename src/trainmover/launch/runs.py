@@ -1,7 +1,8 @@
 """Where runs on this machine can be found: one private directory each.
 
-$TRAINMOVER_HOME or ~/.cache/trainmover      0700
-  runs/<run id>/
+$TRAINMOVER_HOME or ~/.cache/trainmover      0700 if it was made by us; else as it is
+  runs/<run id>/                             0700
+    .trainmover-run  our mark: a folder without it is never removed
     run.json    how to reach it; there while it lives
     job.json    the same, for its controllers
     token       0600
@@ -16,7 +17,6 @@ import os
 import random
 import re
 import secrets
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -27,7 +27,9 @@ from pathlib import Path
 
 import msgspec
 
+from trainmover import ownership
 from trainmover.errors import UserError
+from trainmover.ownership import NotOurs
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.tls.files import TlsFiles
 
@@ -101,9 +103,7 @@ class RunDirectory:
         """A fresh token, in a file only we can read."""
         token = secrets.token_hex(32).encode()
         with _room_for(self.token_file):
-            opened = os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600)
-            with os.fdopen(opened, "wb") as file:
-                file.write(token)
+            ownership.write_new(self.token_file, token)
         return token
 
     def findable(self) -> list[str]:
@@ -111,6 +111,7 @@ class RunDirectory:
         try:
             if (elsewhere := self._elsewhere()) is not None:
                 elsewhere.mkdir(exist_ok=True, mode=0o700)
+                ownership.mark(elsewhere)
         except (OSError, UserError) as error:
             why = f"no command finds this run by itself, since {home()} cannot be used"
             return [f"{why} ({_first_line(error)}): give each of them --run-dir {self.path}"]
@@ -133,7 +134,7 @@ class RunDirectory:
         _write(self.path / KEPT, run)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        ownership.remove_marked(self.path)
         self._forget_elsewhere()
 
     def _elsewhere(self) -> Path | None:
@@ -147,7 +148,7 @@ class RunDirectory:
     def _forget_elsewhere(self) -> None:
         with suppress(OSError, UserError):
             if (elsewhere := self._elsewhere()) is not None:
-                shutil.rmtree(elsewhere, ignore_errors=True)
+                ownership.remove_marked(elsewhere)
 
 
 def home() -> Path:
@@ -157,11 +158,14 @@ def home() -> Path:
 
 
 def runs_home() -> Path:
-    """The parent of runs' directories; made, private, on first use."""
+    """The parent of runs' directories, made on first use. Raises UserError where others could put
+    folders of theirs in its place."""
     path = home() / "runs"
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        home().chmod(0o700)
+        ownership.check_place(path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.mkdir(exist_ok=True, mode=0o700)
+        ownership.check_unwritable(path)
     except OSError as error:
         raise UserError(
             f"The folder {path} cannot be used: {error.strerror}.",
@@ -190,30 +194,34 @@ def lived_by_us(run: Run) -> Run:
 def live_runs() -> list[Run]:
     """Runs of this machine that live; what dead ones left behind is removed.
 
-    A directory is removed only on proof: its own run.json names a process that is no more, or it
-    never got one for an hour. It may be in the middle of being published.
+    A directory is removed only on proof: it has our mark, and its own run.json names a process that
+    is no more, or it never got one for an hour. It may be in the middle of being published.
     """
     runs = []
     for path in sorted(runs_home().iterdir()):
+        if not _is_private(path):
+            continue  # Somebody else's, or no run's: TensorBoard, too, calls its folder so.
         run = _published(path)
         if run is not None and run.host != socket.gethostname():
             continue  # a home directory shared between machines: theirs to judge
         if run is not None and lives(run):
             runs.append(run)
         elif run is not None or _old(path):
-            shutil.rmtree(path, ignore_errors=True)
+            ownership.remove_marked(path)
     return sorted(runs, key=lambda run: (run.run_id, run.directory))
 
 
 def read_run(directory: Path) -> Run | None:
-    """The live run of a directory; None if there is none."""
+    """The live run of a directory; None if there is none. Raises NotOurs."""
+    _check_there(directory)
     run = _published(directory)
     return run if run is not None and lives(run) else None
 
 
 def kept_run(directory: Path) -> Run:
     """What a controller has to know of the run of a directory. Raises UserError."""
-    run = _read(directory / KEPT)
+    _check_there(directory)
+    run = _kept(directory)
     if run is None:
         raise UserError(
             f"{directory} is not the directory of a run.",
@@ -223,6 +231,20 @@ def kept_run(directory: Path) -> Run:
     return run
 
 
+def _check_there(directory: Path) -> None:
+    """Raise NotOurs for a directory of somebody else. One that is missing has no run."""
+    with suppress(OSError):
+        ownership.check_private(directory)
+
+
+def _is_private(directory: Path) -> bool:
+    try:
+        ownership.check_private(directory)
+    except (OSError, NotOurs):
+        return False
+    return True
+
+
 def _published(directory: Path) -> Run | None:
     return _read(directory / PUBLISHED)
 
@@ -230,7 +252,7 @@ def _published(directory: Path) -> Run | None:
 def _write(path: Path, run: Run) -> None:
     unfinished = path.with_name(f"{path.name}.new")
     with _room_for(path):
-        unfinished.write_bytes(msgspec.json.encode(run))
+        ownership.write_file(unfinished, msgspec.json.encode(run))
         unfinished.rename(path)
 
 
@@ -248,7 +270,7 @@ def _room_for(path: Path) -> Iterator[None]:
 
 def _read(path: Path) -> Run | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Run)
+        return msgspec.json.decode(ownership.read_file(path), type=Run)
     except (OSError, *MALFORMED):
         return None
 
@@ -323,32 +345,45 @@ def _check_name(run_id: str) -> None:
 
 
 def _make(path: Path, what: str, *, anew: bool = False) -> Path:
-    if anew and (left := _read(path / KEPT)) is not None and _died_here(left):
-        shutil.rmtree(path, ignore_errors=True)
+    ownership.check_place(path)
+    if anew and (left := _kept(path)) is not None and _died_here(left):
+        ownership.remove_marked(path)
     try:
         path.mkdir(parents=True, mode=0o700)
     except FileExistsError as error:
-        if path.is_dir() and read_run(path) is None and not any(path.iterdir()):
-            path.chmod(0o700)
-            return path
-        if (dead := _read(path / KEPT)) is not None and not lives(dead):
-            raise UserError(
-                f"Run {dead.run_id} in {path} has died, and its machines with it.",
-                means="It cannot go on by itself; nothing was started.",
-                do="Go on from its checkpoints (--resume DIR) in another place than this.",
-            ) from error
-        raise UserError(
-            f"The run directory {path} exists already.",
-            means="Another run may be using it; nothing was started.",
-            do=f"Take another --run-id than {what}, or an empty --run-dir.",
-        ) from error
+        _take_empty(path, what, error)
     except OSError as error:
         raise UserError(
             f"The run directory {path} could not be made: {error.strerror}.",
             means="Nothing was started.",
             do="Set --run-dir or TRAINMOVER_HOME to a place that can be written.",
         ) from error
+    with _room_for(path):
+        ownership.mark(path)
     return path
+
+
+def _take_empty(path: Path, what: str, taken: FileExistsError) -> None:
+    """Nothing, for a folder of the user's own that is empty and private. Raises UserError."""
+    with suppress(OSError):
+        if path.is_dir() and not any(path.iterdir()):
+            ownership.check_private(path)
+            return
+    if (dead := _kept(path)) is not None and not lives(dead):
+        raise UserError(
+            f"Run {dead.run_id} in {path} has died, and its machines with it.",
+            means="It cannot go on by itself; nothing was started.",
+            do="Go on from its checkpoints (--resume DIR) in another place than this.",
+        ) from taken
+    raise UserError(
+        f"The run directory {path} exists already.",
+        means="Another run may be using it; nothing was started.",
+        do=f"Take another --run-id than {what}, or an empty --run-dir.",
+    ) from taken
+
+
+def _kept(directory: Path) -> Run | None:
+    return _read(directory / KEPT)
 
 
 def _old(path: Path) -> bool:
