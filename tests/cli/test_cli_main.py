@@ -1,12 +1,9 @@
 """The dispatcher: three lines for every mistake, exit status 2 for the user's."""
 
-import ast
 import json
-from pathlib import Path
 
 import pytest
 
-import trainmover
 from trainmover.cli.main import main
 from trainmover.cli.verbs import VERBS
 from trainmover.version import VERSION
@@ -51,17 +48,3 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {verb} " in shown for verb in VERBS)
-
-
-def test_no_screen_takes_brackets_for_colours() -> None:
-    """A reason, a kernel's line or a path may have some: they would not be shown."""
-    package = Path(trainmover.__file__).parent
-    made = [
-        f"{path.name}:{node.lineno}"
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", "") == "Console"
-        and not any(word.arg == "markup" for word in node.keywords)
-    ]
-    assert made == []

@@ -12,6 +12,7 @@ from trainmover.agent.config import WORKER_COMMAND, AgentConfig
 from trainmover.agent.run import run_agent
 from trainmover.agent.signs import KERNEL_LOG
 from trainmover.errors import TrainmoverError, UserError
+from trainmover.escaping import escape
 from trainmover.fork_server import ForkServer
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with
@@ -31,7 +32,7 @@ def main(options: argparse.Namespace | None = None) -> int:
     try:
         asyncio.run(run_agent(_config(options)))
     except TrainmoverError as error:
-        print(f"trainmover agent {options.machine}: {error}", file=sys.stderr)
+        print(escape(f"trainmover agent {options.machine}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
     return 0
 

@@ -21,6 +21,7 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 
 from trainmover.agent.notice import seconds_left
+from trainmover.escaping import one_line
 
 ASK_EVERY_S = 5.0
 ANSWER_S = 2.0
@@ -150,7 +151,7 @@ class Engine:
         self._complained = True
         print(
             f"{self._name} does not say at {self._base} whether this machine will be taken away: "
-            f"{error}.\nThe job goes on; without an answer there is no notice.\n"
+            f"{one_line(str(error))}.\nThe job goes on; without an answer there is no notice.\n"
             "Leave --notice-from out if this machine does not run there.",
             file=sys.stderr,
             flush=True,

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from trainmover.escaping import is_one_line
 from trainmover.tls.files import absolute
 
 _NOTICE = "from SIGUSR1 or SIGTERM, which say that this machine is taken away, until it is"
@@ -20,6 +21,13 @@ def _seconds(given: str) -> float:
     return number
 
 
+def name(given: str) -> str:
+    """A name that is shown to people. Raises ArgumentTypeError."""
+    if not is_one_line(given):
+        raise argparse.ArgumentTypeError(f"{given!r} has characters that cannot be seen")
+    return given
+
+
 def parser(examples: str = "") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trainmover agent",
@@ -29,7 +37,13 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--controller", required=True, metavar="HOST:PORT", help="where the job's controller is")
-    add("--machine", required=True, metavar="NAME", help="a name no other machine of the job has")
+    add(
+        "--machine",
+        type=name,
+        required=True,
+        metavar="NAME",
+        help="a name no other machine of the job has",
+    )
     add("--nproc", type=int, default=1, metavar="N", help="workers on this machine")
     add("--standby", action="store_true", help="join without ranks")
     add("--token-file", type=Path, required=True, metavar="FILE", help="the job's token")
@@ -39,8 +53,14 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
         "--tls-ca", type=absolute, default="", metavar="FILE", help="whom to believe who is dialled"
     )
     add("--dir", type=Path, metavar="DIR", help="private to this machine; removed at the end")
-    add("--rack", default="", metavar="NAME", help="machines of one rack may be lost together")
-    add("--role", default="default", metavar="NAME", help="ROLE_NAME of the workers")
+    add(
+        "--rack",
+        type=name,
+        default="",
+        metavar="NAME",
+        help="machines of one rack may be lost together",
+    )
+    add("--role", type=name, default="default", metavar="NAME", help="ROLE_NAME of the workers")
     add("--shutdown-timeout", type=float, default=5.0, metavar="S", help="from SIGTERM to SIGKILL")
     add("--controller-timeout", type=float, default=60.0, metavar="S", help="it may be away")
     add("--notice", type=_seconds, default=30.0, metavar="S", help=_NOTICE)

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
+from trainmover.cli.output import say
 from trainmover.cli.verbs import VERBS, parser_of
 
 
@@ -28,7 +29,7 @@ class Command:
 
 def main(options: argparse.Namespace) -> int:
     """0, and the script on stdout."""
-    print(SCRIPTS[options.shell](commands()))
+    say(SCRIPTS[options.shell](commands()))
     return 0
 
 

@@ -1,11 +1,11 @@
 """`trainmover dashboard`: open the page of a live run, with a code that is good once."""
 
 import argparse
-import json
 import webbrowser
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say, say_json
 
 
 def main(options: argparse.Namespace) -> int:
@@ -15,9 +15,9 @@ def main(options: argparse.Namespace) -> int:
     url = f"{run.api_url}/#code={code['code']}"
     opened = not (options.no_open or options.json) and webbrowser.open(url)
     if options.json:
-        print(json.dumps({"url": url, "expires_s": code["expires_s"]}))
+        say_json({"url": url, "expires_s": code["expires_s"]})
     elif opened:
-        print(f"The page of run {run.run_id} is open: {run.api_url}")
+        say(f"The page of run {run.run_id} is open: {run.api_url}")
     else:
-        print(f"{url}\n(good once, for {code['expires_s']:.0f} s)")
+        say(f"{url}\n(good once, for {code['expires_s']:.0f} s)")
     return 0

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from trainmover.agent.flags import name
 from trainmover.cli.examples import examples_of
 from trainmover.cli.suggest import complain_in_three_lines
 from trainmover.simulator.faults import MIXES, NAMES
@@ -171,7 +172,9 @@ def uncordon(parser: argparse.ArgumentParser) -> None:
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
-    parser.add_argument("--rack", default="", metavar="NAME", help="what it would be lost with")
+    parser.add_argument(
+        "--rack", type=name, default="", metavar="NAME", help="what it would be lost with"
+    )
     which_run(parser)
 
 

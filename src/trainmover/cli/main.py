@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from trainmover.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, table
+from trainmover.cli.output import say
 from trainmover.cli.suggest import did_you_mean
 from trainmover.cli.verbs import VERBS, parser_of
 from trainmover.errors import JobFailed, TrainmoverError, UserError
@@ -82,7 +83,7 @@ def _help(about: list[str]) -> int:
     if verb := next((word for word in about if word in VERBS), ""):
         return _dispatch([verb, "--help"])
     if about == [_EXIT_CODES]:
-        print(f"what the exit status of a command says\n\n{table()}")
+        say(f"what the exit status of a command says\n\n{table()}")
         return 0
     if about:
         meant = did_you_mean(about[0], [*VERBS, _EXIT_CODES])
@@ -91,7 +92,7 @@ def _help(about: list[str]) -> int:
             means="Nothing was done.",
             do=f"{meant} Type trainmover help, help COMMAND or help {_EXIT_CODES}".lstrip(),
         )
-    print(_usage())
+    say(_usage())
     return 0
 
 
@@ -117,7 +118,7 @@ def _usage() -> str:
 
 def _complain(error: TrainmoverError, code: int) -> int:
     with suppress(OSError):
-        print(f"trainmover: {error}", file=sys.stderr)
+        say(f"trainmover: {error}", to=sys.stderr)
     return code
 
 

@@ -2,10 +2,10 @@
 
 import argparse
 import gc
-import json
 import sys
 import time
 
+from trainmover.cli.output import redraw, say, say_json
 from trainmover.errors import UserError
 from trainmover.simulator.coverage import Coverage, possible_pairs
 from trainmover.simulator.faults import MIXES, NAMES, Faults, only
@@ -28,12 +28,12 @@ def main(options: argparse.Namespace) -> int:
         _play(seed, options, summary, coverage, began, many=len(seeds) > 1)
     took_s = time.perf_counter() - began
     if options.json:
-        print(json.dumps(summary.as_json(took_s) | _covered(options, coverage)))
+        say_json(summary.as_json(took_s) | _covered(options, coverage))
     else:
         _progress("")
-        print("\n".join(summary.lines(took_s)))
+        say("\n".join(summary.lines(took_s)))
         if options.coverage:
-            print("\n".join(_coverage_lines(coverage)))
+            say("\n".join(_coverage_lines(coverage)))
     return 1 if summary.failed else 0
 
 
@@ -81,7 +81,7 @@ def _play(
         seconds=round(60 * options.minutes),
         faults=_faults(options),
     )
-    trace = (Trace(print),) if options.trace else ()
+    trace = (Trace(say),) if options.trace else ()
     more = (coverage,) if options.coverage else ()
     result = play(plan, *trace, *more)
     flags = _flags(options)
@@ -90,7 +90,7 @@ def _play(
         if not options.trace:  # Play it again, to see how it came to that.
             result = play(plan, Trace())
         _progress("")
-        print("\n".join(failure(result, flags, last=1 if options.trace else 25)))
+        say("\n".join(failure(result, flags, last=1 if options.trace else 25)))
     elif many and not options.json:
         took_s = time.perf_counter() - began
         _progress(f"seed {seed}: {summary.incidents} incidents in {took_s:.0f} s")
@@ -115,7 +115,7 @@ def _flags(options: argparse.Namespace) -> list[str]:
 def _progress(text: str) -> None:
     """One line that the next one replaces, where somebody looks on."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        redraw(text, sys.stderr)
 
 
 def _covered(options: argparse.Namespace, coverage: Coverage) -> dict[str, object]:

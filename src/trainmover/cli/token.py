@@ -1,10 +1,10 @@
 """`trainmover token`: what a client of the API shows; the viewer's may look and change nothing."""
 
 import argparse
-import json
 from pathlib import Path
 
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_either
 from trainmover.server.http.roles import viewer_token
 from trainmover.token_file import read_token
 
@@ -14,5 +14,5 @@ def main(options: argparse.Namespace) -> int:
     token = read_token(Path(which_run(options).token_file))
     role = "viewer" if options.viewer else "operator"
     text = (viewer_token(token) if options.viewer else token).decode()
-    print(json.dumps({"role": role, "token": text}) if options.json else text)
+    say_either({"role": role, "token": text}, text, as_json=options.json)
     return 0

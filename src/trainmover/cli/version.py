@@ -2,10 +2,10 @@
 
 import argparse
 import importlib.metadata
-import json
 import platform
 
 from trainmover import communicators
+from trainmover.cli.output import say, say_json
 from trainmover.protocol.messages import PROTOCOL
 from trainmover.version import VERSION
 
@@ -20,9 +20,9 @@ def main(options: argparse.Namespace) -> int:
         "comm": communicators.default(),
     }
     if options.json:
-        print(json.dumps(versions))
+        say_json(versions)
     else:
-        print("  ".join(f"{name} {version}" for name, version in versions.items()))
+        say("  ".join(f"{name} {version}" for name, version in versions.items()))
     return 0
 
 

@@ -1,7 +1,6 @@
 """`trainmover memory`: kinds that somebody has become columns, machines say what they keep."""
 
-from rich.console import Console
-
+from trainmover.cli.console import Terminal
 from trainmover.cli.watch.memory import show
 from trainmover.controller import Job
 from trainmover.controller.state import Machine
@@ -16,7 +15,7 @@ M1 = MachineId("m1")
 def shown(progress: Progress) -> list[str]:
     machine = Machine(id=M1, standby=False, vault="", host="h")
     job = Job(spec=JobSpec(run_id="r", argv=[]), machines={M1: machine}, seats=(M1,))
-    console = Console(width=120, record=True, file=None, quiet=False)
+    console = Terminal(width=120, record=True, file=None, quiet=False)
     with console.capture() as captured:
         show(memory_json(job, progress), console)
     return [" ".join(line.split()) for line in captured.get().splitlines()]

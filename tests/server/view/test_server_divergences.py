@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from rich.console import Console
 
+from trainmover.cli.console import Terminal
 from trainmover.cli.watch.status import show
 from trainmover.controller.compare.known import Comparison, Divergence
 from trainmover.controller.events import Tick
@@ -86,7 +86,7 @@ def test_status_shows_replicas_their_cost_and_divergences(job: Job, shown: bool)
     status = snapshot(job, Progress(), {}, 0) | {"journal": {"unwritten": 0}}
     msgspec.json.encode(status)
     out = io.StringIO()
-    show(status, Console(file=out, highlight=False, soft_wrap=True))
+    show(status, Terminal(file=out, soft_wrap=True))
     line = "same state after step 30: 0-2  differs: 1  (2.0 MB in 1.5 ms)"
     assert (line in out.getvalue(), "rank 1 (m2) differs" in out.getvalue()) == (shown, shown)
     if shown:

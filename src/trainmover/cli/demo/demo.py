@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console
-
 import trainmover
+from trainmover.cli.console import Terminal
 from trainmover.cli.demo import pictures
 from trainmover.cli.demo.recording import Recording, Span, differences, missing, report
 from trainmover.cli.demo.screen import DemoScreen
+from trainmover.cli.output import say_json
 from trainmover.cli.stream import stream, write_to
 from trainmover.controller.state import Job, Kind, MachineState, Outcome
 from trainmover.errors import JobFailed, UserError
@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
     _make(options.out)
     outlet: Outlet[TextIO] = Outlet(write_to, lambda to, error: None)  # The report has it all.
     shown = stream(outlet, sys.stderr if options.json else sys.stdout)
-    console = Console(file=shown, highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(file=shown, soft_wrap=True)
     begun = time.monotonic()
     with ForkServerProcess() as fork_server:
         disturbed = _run(options, console, fork_server, Drill(options.steps))
@@ -55,7 +55,7 @@ def main(options: argparse.Namespace) -> int:
     _say_verdict(console, result, left)
     outlet.close()
     if options.json:
-        print(json.dumps(result))
+        say_json(result)
     return 1 if faults else 0
 
 
@@ -178,7 +178,7 @@ class Watch:
 
 def _run(
     options: argparse.Namespace,
-    console: Console,
+    console: Terminal,
     fork_server: ForkServerProcess,
     drill: Drill | None,
 ) -> Recording:
@@ -217,7 +217,7 @@ def _leave(
     result: dict[str, Any],
     disturbed: Recording,
     undisturbed: Recording,
-    console: Console,
+    console: Terminal,
 ) -> list[Path]:
     """Write report and pictures; the paths written."""
     out.mkdir(parents=True, exist_ok=True)
@@ -245,7 +245,7 @@ def _leave(
     return left
 
 
-def _say_verdict(console: Console, result: dict[str, Any], left: list[Path]) -> None:
+def _say_verdict(console: Terminal, result: dict[str, Any], left: list[Path]) -> None:
     console.print()
     if result["bitwise_equal"]:
         losses, of = result["losses_compared"], f"{result['steps']} steps x {result['ranks']} ranks"

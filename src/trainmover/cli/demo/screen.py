@@ -2,8 +2,9 @@
 
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from trainmover.cli.console import Terminal
 
 LINE_EVERY = 20
 
@@ -11,7 +12,7 @@ LINE_EVERY = 20
 class DemoScreen:
     """One run. Use it as a context; lines said meanwhile stand above the bar."""
 
-    def __init__(self, console: Console, title: str, steps: int) -> None:
+    def __init__(self, console: Terminal, title: str, steps: int) -> None:
         self._console = console
         self._live = console.is_terminal
         self._bar = Progress(

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.metadata
-import json
 import os
 import re
 import resource
@@ -21,6 +20,7 @@ from trainmover import communicators, errors
 from trainmover.cli.doctor import verdicts
 from trainmover.cli.doctor.verdicts import Finding
 from trainmover.cli.exit_codes import DONE, FAILED
+from trainmover.cli.output import say, say_json
 from trainmover.errors import UserError
 from trainmover.launch.runs import runs_home
 
@@ -43,9 +43,9 @@ def main(options: argparse.Namespace) -> int:
     every = [one for findings in rooms.values() for one in findings]
     if options.json:
         told = {room: [asdict(one) for one in found] for room, found in rooms.items()}
-        print(json.dumps({"broken": verdicts.broken(every), **told}))
+        say_json({"broken": verdicts.broken(every), **told})
     else:
-        print("\n".join(verdicts.lines(rooms)))
+        say("\n".join(verdicts.lines(rooms)))
     return FAILED if verdicts.broken(every) else DONE
 
 

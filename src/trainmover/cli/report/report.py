@@ -6,11 +6,13 @@ from datetime import datetime
 from pathlib import Path
 
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_either
 from trainmover.cli.report import page, text
 from trainmover.cli.report.forms import check_name
 from trainmover.cli.report.goodput import Goodput, goodput
 from trainmover.cli.report.reading import family, runs
 from trainmover.errors import UserError
+from trainmover.escaping import escape
 from trainmover.version import VERSION
 
 
@@ -19,7 +21,7 @@ def main(options: argparse.Namespace) -> int:
     account = goodput(runs(_journals(options)))
     if options.out is not None:
         write(check_name(options.out), account)
-    print(json.dumps(text.as_json(account)) if options.json else "\n".join(text.lines(account)))
+    say_either(text.as_json(account), "\n".join(text.lines(account)), as_json=options.json)
     return 0
 
 
@@ -34,7 +36,7 @@ def write(path: Path, account: Goodput) -> None:
     forms = {
         ".html": lambda: page.page(account, f"made by trainmover {VERSION}, {now}"),
         ".json": lambda: json.dumps(text.as_json(account), indent=2) + "\n",
-        ".txt": lambda: "\n".join(text.lines(account)) + "\n",
+        ".txt": lambda: escape("\n".join(text.lines(account)) + "\n"),
     }
     try:
         path.write_text(forms[path.suffix]())

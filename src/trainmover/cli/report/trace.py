@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say, say_json
 from trainmover.cli.report.chrome import clipped, trace
 from trainmover.cli.report.lanes import drawing
 from trainmover.cli.report.timeline import Timeline, step_spans
@@ -96,9 +97,9 @@ def _write(path: Path, line: Timeline) -> None:
 def _say(out: Path, line: Timeline, incident: Incident | None, *, as_json: bool) -> None:
     took_ms = (line.end_us - line.begun_us) / 1e3
     if as_json:
-        print(json.dumps({"file": str(out), "spans": len(line.spans), "ms": took_ms}))
+        say_json({"file": str(out), "spans": len(line.spans), "ms": took_ms})
         return
     what = "the whole run" if incident is None else f"incident {incident.number}"
-    print(f"{out}: {what}, {len(line.spans)} spans in {took_ms:.0f} ms")
+    say(f"{out}: {what}, {len(line.spans)} spans in {took_ms:.0f} ms")
     if out.suffix != ".svg":
-        print("open it at https://ui.perfetto.dev, or in chrome://tracing")
+        say("open it at https://ui.perfetto.dev, or in chrome://tracing")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from trainmover.escaping import one_line
+
 DRAWN_S = 0.2
 TOLD_S = 60.0
 _CLEAR = "\r\x1b[K"
@@ -29,7 +31,7 @@ class Footer:
         if now < self._next:
             return
         self._next = now + (DRAWN_S if self._columns else TOLD_S)
-        text = self._text(self._columns)
+        text = one_line(self._text(self._columns))
         if not text:
             return
         if not self._columns:

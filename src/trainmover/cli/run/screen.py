@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console
-
 from trainmover.agent.decide import STREAM_BITS
+from trainmover.cli.console import Terminal
+from trainmover.cli.output import json_line
 from trainmover.cli.report.goodput import Goodput, goodput
 from trainmover.cli.report.reading import past_of
 from trainmover.cli.report.report import write
@@ -44,7 +43,7 @@ class Screen:
     def __init__(self) -> None:
         self._outlet: Outlet[TextIO] = Outlet(write_to, self._failed)
         self._stdout, self._stderr = (stream(self._outlet, to) for to in (sys.stdout, sys.stderr))
-        self._console = Console(file=self._stderr, highlight=False, soft_wrap=True, markup=False)
+        self._console = Terminal(file=self._stderr, soft_wrap=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
         self._run: Run | None = None
@@ -187,4 +186,4 @@ class JsonScreen(Screen):
         self._put("end", code=result.code, text=result.text, **spent)
 
     def _put(self, what: str, **values: Any) -> None:
-        self._stdout.write(json.dumps({"what": what, **values}) + "\n")
+        self._stdout.write(json_line({"what": what, **values}) + "\n")

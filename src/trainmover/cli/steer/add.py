@@ -1,11 +1,11 @@
 """`trainmover add`: one more machine, on this host, joins a live run as a standby."""
 
 import argparse
-import json
 import time
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_either
 from trainmover.errors import JobFailed
 from trainmover.launch.late import LateMachine, start_late
 
@@ -20,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
     machine = start_late(run, names, options.machine, rack=options.rack)
     _wait_until_joined(client, machine)
     text = f"{machine.name} joined as a standby; it warms up (trainmover standbys)."
-    print(json.dumps({"machine": machine.name, "pid": machine.pid}) if options.json else text)
+    say_either({"machine": machine.name, "pid": machine.pid}, text, as_json=options.json)
     return 0
 
 

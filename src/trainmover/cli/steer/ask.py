@@ -9,10 +9,10 @@ kill      a drill: its agent and workers die by SIGKILL
 """
 
 import argparse
-import json
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say, say_json
 from trainmover.cli.steer.spans import seconds
 
 _ONE_BY_ONE = ("cordon", "uncordon")
@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
     client = Client(which_run(options))
     answers = [client.ask(options.verb, one) for one in each]
     if options.json:
-        print(json.dumps(answers if len(answers) > 1 else answers[0]))
+        say_json(answers if len(answers) > 1 else answers[0])
     else:
-        print("\n".join(answer["text"] for answer in answers))
+        say("\n".join(answer["text"] for answer in answers))
     return 0 if all(answer["ok"] for answer in answers) else 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say, say_either
 from trainmover.cli.steer.spans import seconds
 from trainmover.errors import UserError
 
@@ -39,11 +40,11 @@ def _plan(options: argparse.Namespace) -> int:
     if options.what == "show":
         plan = client.status()["plan"]
         text = plan["text"] if plan else "There is no plan."
-        print(json.dumps(plan) if options.json else text)
+        say_either(plan, text, as_json=options.json)
         return 0
     asked = {"going": options.what == "continue", "reason": options.reason}
     answer = client.ask("plan", asked)
-    print(json.dumps(answer) if options.json else answer["text"])
+    say_either(answer, answer["text"], as_json=options.json)
     return 0 if answer["ok"] else 1
 
 
@@ -62,7 +63,8 @@ def _place(options: argparse.Namespace) -> int:
         code = 0
         if options.dry_run:
             if seats != said:
-                print(_would_move(now, seats, as_json=options.json), flush=True)
+                moves = _would_move(now, seats)
+                say_either({"moves": moves}, _moves_text(moves), as_json=options.json, flush=True)
             said = seats
         elif every_s is None or seats != now:
             code = _carry_out(client, options, "place", {"seats": seats})
@@ -71,15 +73,16 @@ def _place(options: argparse.Namespace) -> int:
         time.sleep(every_s)
 
 
-def _would_move(now: list[str], then: list[str], *, as_json: bool) -> str:
+def _would_move(now: list[str], then: list[str]) -> list[dict[str, Any]]:
     """Which slots would go from where to where."""
-    moves = [
+    return [
         {"slot": slot, "from": one, "to": other}
         for slot, (one, other) in enumerate(zip_longest(now, then, fillvalue="nobody"))
         if one != other
     ]
-    if as_json:
-        return json.dumps({"moves": moves})
+
+
+def _moves_text(moves: list[dict[str, Any]]) -> str:
     if not moves:
         return "Every slot is where it would be. Nothing was done."
     told = ", ".join(f"slot {move['slot']}: {move['from']} -> {move['to']}" for move in moves)
@@ -94,12 +97,12 @@ def _carry_out(
 ) -> int:
     answer = client.ask(what, {**asked, "reason": options.reason})
     if options.detach or not answer["ok"]:
-        print(json.dumps(answer) if options.json else answer["text"])
+        say_either(answer, answer["text"], as_json=options.json)
         return 0 if answer["ok"] else 1
     if not options.json:
-        print(answer["text"], flush=True)
+        say(answer["text"], flush=True)
     plan = _followed(client, quiet=options.json)
-    print(json.dumps(plan) if options.json else plan["text"], flush=True)
+    say_either(plan, plan["text"], as_json=options.json, flush=True)
     return 0 if plan["standing"] == "done" else 1
 
 
@@ -110,7 +113,7 @@ def _followed(client: Client, *, quiet: bool) -> dict[str, Any]:
         plan: dict[str, Any] = client.status()["plan"]
         for name in () if quiet else plan["over"]:
             if name not in known:
-                print(f"{name} is through ({plan['text']})", flush=True)
+                say(f"{name} is through ({plan['text']})", flush=True)
         known |= set(plan["over"])
         if plan["standing"] != "going":
             return plan

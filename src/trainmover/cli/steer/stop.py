@@ -1,11 +1,11 @@
 """`trainmover stop`: the job ends in order, as by SIGTERM; waits until its run is over."""
 
 import argparse
-import json
 import time
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_either
 from trainmover.launch.runs import lives
 
 _LOOK_S = 0.05
@@ -18,5 +18,5 @@ def main(options: argparse.Namespace) -> int:
     while lives(run):
         time.sleep(_LOOK_S)
     text = f"Run {run.run_id} has ended."
-    print(json.dumps({"ok": True, "text": text}) if options.json else text)
+    say_either({"ok": True, "text": text}, text, as_json=options.json)
     return 0

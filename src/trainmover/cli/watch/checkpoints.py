@@ -1,12 +1,13 @@
 """`trainmover checkpoints DIR`: what a folder of checkpoints holds, and whether it is whole."""
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
 
+from trainmover.cli.output import say, say_json
 from trainmover.errors import JobFailed, UserError
+from trainmover.escaping import one_line
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint
 from trainmover.server.checkpoints.check import newest_whole, verified
@@ -18,9 +19,10 @@ def main(options: argparse.Namespace) -> int:
         return _export(options.folder, options.export, as_json=options.json)
     found = list(verified(options.folder))
     if options.json:
-        print(json.dumps([_as_json(name, one) for name, one in found]))
+        say_json([_as_json(name, one) for name, one in found])
     else:
-        print("\n".join(_line(name, one) for name, one in found) or "There are no checkpoints.")
+        lines = [one_line(_line(name, one)) for name, one in found]
+        say("\n".join(lines) or "There are no checkpoints.")
     return 0 if any(isinstance(one, Checkpoint) for _, one in found) else 1
 
 
@@ -61,7 +63,7 @@ def _export(folder: Path, out: Path, *, as_json: bool) -> int:
     ranks = found.machines * found.nproc
     alike = int(done.stdout)
     if as_json:
-        print(json.dumps({"step": found.step, "folder": str(out), "ranks": ranks, "alike": alike}))
+        say_json({"step": found.step, "folder": str(out), "ranks": ranks, "alike": alike})
     else:
-        print(f"step {found.step} is in {out}; {alike} of {ranks} ranks hold the same")
+        say(f"step {found.step} is in {out}; {alike} of {ranks} ranks hold the same")
     return 0

@@ -1,14 +1,11 @@
 """`trainmover data`: which samples the committed steps used, and whether each came exactly once."""
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from trainmover.cli.console import whole_lines
+from trainmover.cli.console import Table, Terminal, whole_lines
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_json
 from trainmover.journal import Journal
 from trainmover.journal.samples import DataPass, Used, data_passes
 from trainmover.server.ranks import ranks_text
@@ -27,7 +24,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _print(used: list[Used], passes: list[DataPass], options: argparse.Namespace) -> None:
     if options.json:
-        print(json.dumps({"passes": [_pass(whole) for whole in passes], "steps": _steps(used)}))
+        say_json({"passes": [_pass(whole) for whole in passes], "steps": _steps(used)})
         return
     console = whole_lines()
     if not passes:
@@ -40,7 +37,7 @@ def _print(used: list[Used], passes: list[DataPass], options: argparse.Namespace
         for step in _steps(used):
             loop = f"loop {step['loop']} pass {step['pass']}"
             ids = " ".join(map(str, step["ids"]))
-            console.print(f"step {step['step']}  rank {step['rank']}  {loop}: {ids}")
+            console.print_line(f"step {step['step']}  rank {step['rank']}  {loop}: {ids}")
 
 
 def _table(passes: list[DataPass]) -> Table:
@@ -61,11 +58,11 @@ def _table(passes: list[DataPass]) -> Table:
     return table
 
 
-def _show_repeated(whole: DataPass, console: Console) -> None:
+def _show_repeated(whole: DataPass, console: Terminal) -> None:
     where = f"loop {whole.source} pass {whole.data_pass}"
     for id_, places in list(whole.repeated.items())[:REPEATED_SHOWN]:
         steps = ", ".join(f"step {step} (rank {rank})" for step, rank in places)
-        console.print(f"{where}: {id_} in {steps}")
+        console.print_line(f"{where}: {id_} in {steps}")
 
 
 def _pass(whole: DataPass) -> dict[str, Any]:

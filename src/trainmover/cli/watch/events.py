@@ -1,7 +1,6 @@
 """`trainmover events`: what has happened, of a live run or from a journal."""
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +10,8 @@ import msgspec
 
 from trainmover.cli.client import Client
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say, say_json
+from trainmover.escaping import indented
 from trainmover.journal.replay import replayed
 from trainmover.server.view.sentences import sentence
 
@@ -53,7 +54,8 @@ def _wanted(one: dict[str, Any], options: argparse.Namespace) -> bool:
 def _print(happened: Iterable[dict[str, Any]], options: argparse.Namespace) -> None:
     for one in happened:
         if options.json:
-            print(json.dumps(one), flush=True)
+            say_json(one, flush=True)
         elif _wanted(one, options):
             at = datetime.fromtimestamp(one["at_us"] / 1e6).strftime("%H:%M:%S.%f")[:-3]
-            print(f"{at}  {one['seq']:>5}  {one['text'] or one['kind']}", flush=True)
+            first = f"{at}  {one['seq']:>5}  "
+            say(first + indented(one["text"] or one["kind"], len(first)), flush=True)

@@ -1,19 +1,17 @@
 """`trainmover incident 2`: what happened, who said where it stood, and what proves the result."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from trainmover.cli.client import Client
-from trainmover.cli.console import whole_lines
+from trainmover.cli.console import Table, Terminal, whole_lines
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_json
 from trainmover.cli.watch.standbys import size
 from trainmover.cli.watch.status import incident_line
 from trainmover.errors import UserError
+from trainmover.escaping import indented, one_line
 from trainmover.journal.replay import incidents
 from trainmover.server.ranks import ranks_text
 from trainmover.server.view.snapshot import incident_json
@@ -29,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
     """The last one, if none is named."""
     incident = _asked_for(options)
     if options.json:
-        print(json.dumps(incident))
+        say_json(incident)
     else:
         show(incident, whole_lines())
     return 0
@@ -61,21 +59,27 @@ def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, An
     )
 
 
-def show(incident: dict[str, Any], console: Console) -> None:
+def show(incident: dict[str, Any], console: Terminal) -> None:
     """For people."""
-    console.print(incident_line(incident))
+    console.print_line(incident_line(incident))
     for name, text in _facts(incident):
-        console.print(f"  {name:<12}{text}")
+        _fact(console, name, text)
     for rank, stack in incident["stacks"].items():
         console.print(f"  where rank {rank} stood:")
-        console.print("\n".join(f"    {line}" for line in stack.splitlines()))
+        for line in stack.splitlines():
+            console.print_line(f"    {line}")
     if incident["options"]:
         console.print(_options(incident))
     if incident["positions"]:
         console.print(_votes(incident))
     for certificate in incident["certificates"]:
         for name, text in _certificate(certificate):
-            console.print(f"  {name:<12}{text}")
+            _fact(console, name, text)
+
+
+def _fact(console: Terminal, name: str, text: str) -> None:
+    first = f"  {one_line(name):<12}"
+    console.print(first + indented(text, len(first)))
 
 
 def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,15 +1,12 @@
 """`trainmover memory`: what training and trainmover hold in host memory, rank by rank."""
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from trainmover.cli.client import Client
-from trainmover.cli.console import whole_lines
+from trainmover.cli.console import Table, Terminal, whole_lines
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_json
 from trainmover.cli.watch.standbys import size
 
 _KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")
@@ -19,13 +16,13 @@ def main(options: argparse.Namespace) -> int:
     """Ask once and print."""
     memory = Client(which_run(options)).status()["memory"]
     if options.json:
-        print(json.dumps(memory))
+        say_json(memory)
     else:
         show(memory, whole_lines())
     return 0
 
 
-def show(memory: dict[str, Any], console: Console) -> None:
+def show(memory: dict[str, Any], console: Terminal) -> None:
     """A table of ranks, as each last said, and one of what machines keep for others."""
     if memory["ranks"]:
         console.print(_ranks(memory["ranks"]))

@@ -1,15 +1,12 @@
 """`trainmover standbys`: what each standby has proven, kind by kind, and what its joining costs."""
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from trainmover.cli.client import Client
-from trainmover.cli.console import whole_lines
+from trainmover.cli.console import Table, Terminal, whole_lines
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_json
 
 _COLUMNS = (
     "STANDBY",
@@ -29,13 +26,13 @@ def main(options: argparse.Namespace) -> int:
     """Ask once and print."""
     status = Client(which_run(options)).status()
     if options.json:
-        print(json.dumps({key: status[key] for key in ("run", "standbys", "roles")}))
+        say_json({key: status[key] for key in ("run", "standbys", "roles")})
     else:
         show(status, whole_lines())
     return 0
 
 
-def show(status: dict[str, Any], console: Console) -> None:
+def show(status: dict[str, Any], console: Terminal) -> None:
     """A row for each standby and kind of ranks it may have to take."""
     if not status["standbys"]:
         console.print("There is no standby.\nThe job trains on.\nGive it one: trainmover add")

@@ -1,16 +1,13 @@
 """`trainmover status`: machines, ranks, step, speed, and the last incidents."""
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from trainmover.cli.client import Client
-from trainmover.cli.console import whole_lines
+from trainmover.cli.console import Table, Terminal, whole_lines
 from trainmover.cli.options import which_run
+from trainmover.cli.output import say_json
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
 from trainmover.server.view.slowness import plot
@@ -28,41 +25,41 @@ def main(options: argparse.Namespace) -> int:
         return follow(client, 1.0, as_json=options.json)
     status = client.status()
     if options.json:
-        print(json.dumps(status))
+        say_json(status)
     else:
         show(status, whole_lines())
     return 0
 
 
-def show(status: dict[str, Any], console: Console) -> None:
+def show(status: dict[str, Any], console: Terminal) -> None:
     """Print a snapshot for people."""
-    console.print(headline(status))
+    console.print_line(headline(status))
     if line := waits_line(status["change"]):
-        console.print(line, style="bold yellow")
+        console.print_line(line, style="bold yellow")
     console.print(_machines(status["machines"]))
     for incident in status["incidents"][-INCIDENTS_SHOWN:]:
-        console.print(incident_line(incident))
+        console.print_line(incident_line(incident))
     for line in (snapshots_line(status["snapshots"]), checkpoint_line(status["checkpoint"])):
         if line:
-            console.print(line)
+            console.print_line(line)
     if status["controller"]["restarts"]:
-        console.print(controller_line(status["controller"]))
+        console.print_line(controller_line(status["controller"]))
     if status["journal"]["unwritten"]:
-        console.print(journal_line(status["journal"]), style="bold yellow")
+        console.print_line(journal_line(status["journal"]), style="bold yellow")
     for line in watch_lines(status["watch"], status["quarantined"]):
-        console.print(line)
+        console.print_line(line)
     for line in absent_lines(status):
-        console.print(line)
+        console.print_line(line)
     for line in anomaly_lines(status["anomalies"]):
-        console.print(line)
+        console.print_line(line)
     for line in slow_lines(status["stragglers"]):
-        console.print(line)
+        console.print_line(line)
     if status["plan"]:
-        console.print(status["plan"]["text"])
+        console.print_line(status["plan"]["text"])
     if status["replicas"]["step"]:
-        console.print(replicas_line(status["replicas"]))
+        console.print_line(replicas_line(status["replicas"]))
     for divergence in status["divergences"][-INCIDENTS_SHOWN:]:
-        console.print(divergence["text"], style="bold yellow")
+        console.print_line(divergence["text"], style="bold yellow")
 
 
 def headline(status: dict[str, Any]) -> str:

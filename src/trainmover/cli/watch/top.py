@@ -5,20 +5,20 @@ Where nobody looks on, a line whenever the run has got further.
 
 import argparse
 import io
-import json
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-
 from trainmover.cli.client import Client
+from trainmover.cli.console import Terminal
 from trainmover.cli.options import which_run
+from trainmover.cli.output import json_line, say
 from trainmover.cli.watch.progress import line
 from trainmover.cli.watch.status import doing, show
 from trainmover.errors import PeerLost
+from trainmover.escaping import one_line
 
 EVENTS_SHOWN = 5
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
@@ -41,7 +41,7 @@ def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
     except KeyboardInterrupt:
         pass
     except PeerLost:
-        print("the run has ended", file=sys.stderr)
+        say("the run has ended", to=sys.stderr)
     return 0
 
 
@@ -76,15 +76,14 @@ class Frames:
 def frame(status: dict[str, Any], said: list[str], columns: int, height: int) -> str:
     """One picture, that fits: what does not is left out at its end."""
     out = io.StringIO()
-    console = Console(
-        file=out, width=columns, highlight=False, force_terminal=True, no_color=False, markup=False
-    )
+    console = Terminal(file=out, width=columns, force_terminal=True, no_color=False)
     console.print(progress(status, columns), no_wrap=True, crop=True)
     show(status, console)
     if said:
         console.print()
     for text in said:
-        console.print(text.splitlines()[0], style="dim", no_wrap=True, overflow="ellipsis")
+        first = one_line(text.partition("\n")[0])
+        console.print(first, style="dim", no_wrap=True, overflow="ellipsis")
     lines = out.getvalue().splitlines()
     room = max(3, height - 1)
     return "".join(f"{text}\n" for text in lines[:room])
@@ -114,7 +113,7 @@ class Lines:
         if now == self._before:
             return ""
         self._before = now
-        return (json.dumps(status) if self._as_json else progress(status)) + "\n"
+        return (json_line(status) if self._as_json else one_line(progress(status))) + "\n"
 
 
 def _newest(status: dict[str, Any]) -> int:

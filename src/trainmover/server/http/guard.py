@@ -73,7 +73,7 @@ class Guard:
         self, headers: dict[bytes, str], scope: Scope, receive: Receive, send: Send
     ) -> None:
         if scope["method"] not in SAFE:
-            what = f"{scope['method']} {scope['path'][:100]}"
+            what = f"{scope['method'][:20]} {scope['path'][:100]!r}"
             self._refused(f"the API refused {what} without a token from {peer_of(scope)}")
         had_session = self._roles.cookie in headers.get(b"cookie", "")
         over = "The session is over. Type: trainmover dashboard"

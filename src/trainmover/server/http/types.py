@@ -5,9 +5,10 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta
 
-_ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
-MachineName = Annotated[str, Meta(min_length=1, max_length=200, pattern=_ONE_LINE)]
-Reason = Annotated[str, Meta(max_length=1000, pattern=_ONE_LINE)]
+from trainmover.escaping import ONE_LINE
+
+MachineName = Annotated[str, Meta(min_length=1, max_length=200, pattern=ONE_LINE)]
+Reason = Annotated[str, Meta(max_length=1000, pattern=ONE_LINE)]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 # --- what is asked --------------------------------------------------------------------------------

@@ -2,14 +2,24 @@
 
 from collections.abc import Collection
 
+from trainmover.escaping import is_one_line
 from trainmover.ids import Epoch, MachineId
 from trainmover.protocol.messages import PROTOCOL, Hello, JobSpec, Order, Refused, Return
 from trainmover.server.machines.accounts import Account
 from trainmover.version import VERSION
 
+NAME_MAX = 200
+"""Characters that the name of a machine may have, as requests over the API name it."""
+
 
 def refusal(hello: Hello, spec: JobSpec, present: Collection[MachineId], *, over: bool) -> str:
     """Why a machine that knows the token is not welcome, three lines; "" if it is."""
+    if not _is_named(hello):
+        return (
+            f"{hello.machine[:NAME_MAX]!r} in {hello.rack[:NAME_MAX]!r} cannot be named so.\n"
+            "The newcomer was not taken in; the job did not notice.\n"
+            f"Give --machine and --rack up to {NAME_MAX} characters that can be seen."
+        )
     if over:
         return f"Run {spec.run_id} has ended.\n{hello.machine} was not taken in.\nStart a new run."
     if (hello.version, hello.protocol) != (VERSION, PROTOCOL):
@@ -32,6 +42,12 @@ def refusal(hello: Hello, spec: JobSpec, present: Collection[MachineId], *, over
             "Give every machine a name of its own (--machine)."
         )
     return ""
+
+
+def _is_named(hello: Hello) -> bool:
+    """Whether people and requests can name it: what cannot be seen would steer their terminals."""
+    said = (hello.machine, hello.rack, hello.host, hello.version, hello.vault)
+    return bool(hello.machine) and all(len(one) <= NAME_MAX and is_one_line(one) for one in said)
 
 
 def quarantined_text(machine: MachineId, wait_s: float) -> str:
