@@ -279,7 +279,9 @@ def test_what_strangers_ask_for_is_quoted(tmp_path: Path) -> None:
 def test_a_name_or_a_reason_is_one_line_that_can_be_seen(tmp_path: Path, tail: str) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         for asked in ({"machine": "m1", "reason": f"tests{tail}"}, {"machine": f"m1{tail}"}):
-            assert (await client.post(f"{V1}/cordon", json=asked)).status_code == 400
+            reply = await client.post(f"{V1}/cordon", json=asked)
+            assert reply.status_code == 400
+            assert "Expected one line of characters that can be seen" in reply.json()["error"]
         assert not server.job.cordoned
         reply = await client.post(f"{V1}/cordon", json={"machine": "m1", "reason": "Schöße 😀"})
         assert reply.status_code == 200

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from trainmover.controller.effects import Answer as Answered
+from trainmover.escaping import ONE_LINE
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.server.http import types
 from trainmover.server.http.answers import as_json, encoded
@@ -242,7 +243,8 @@ async def _body(request: Request, kind: type[B], default: bytes = b"") -> B:
     try:
         return msgspec.json.decode(body or default, type=kind)
     except MALFORMED as error:
-        raise HTTPException(400, f"The body is no {kind.__name__.lower()}: {error}.") from error
+        why = str(error).replace(f"`str` matching regex {ONE_LINE!r}", types.SEEN)
+        raise HTTPException(400, f"The body is no {kind.__name__.lower()}: {why}.") from error
 
 
 _AFTER = ("after", "entries above this number; the header Last-Event-ID says the same")

@@ -7,6 +7,8 @@ from msgspec import Meta
 
 from trainmover.escaping import ONE_LINE
 
+SEEN = "one line of characters that can be seen"
+"""What that pattern is to people."""
 MachineName = Annotated[str, Meta(min_length=1, max_length=200, pattern=ONE_LINE)]
 Reason = Annotated[str, Meta(max_length=1000, pattern=ONE_LINE)]
 Secret = Annotated[str, Meta(min_length=1, max_length=4096)]
