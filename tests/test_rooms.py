@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "asked": {"communicators"},
     "protocol": WORDS,
     "token_file": {"errors", "ownership", "protocol"},
-    "tls": {"errors", "protocol"},
+    "tls": {"errors", "ownership", "protocol"},
     "listeners": WORDS | {"communicators", "protocol", "tls"},
     "controller": WORDS | {"symptoms", "protocol"},
     "rank": WORDS | {"protocol"},

@@ -83,7 +83,7 @@ def _why_not(found: os.stat_result) -> str:
     """Why this is no plain file of our user's; "" if it is."""
     if not stat.S_ISREG(found.st_mode):
         return "is no plain file"
-    return "" if found.st_uid == os.geteuid() else f"belongs to {_user(found)}"
+    return "" if found.st_uid == os.geteuid() else f"belongs to {owner(found)}"
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def check_place(path: Path) -> None:
     for folder in (whole, *whole.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
             found = folder.lstat()
-            if not _is_trusted(found):
-                raise _not_ours(folder, f"belongs to {_user(found)}")
+            if not is_trusted(found):
+                raise _not_ours(folder, f"belongs to {owner(found)}")
 
 
 def check_private(folder: Path) -> None:
@@ -108,7 +108,7 @@ def check_private(folder: Path) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise _not_ours(folder, "is no folder")
     if found.st_uid != os.geteuid():
-        raise _not_ours(folder, f"belongs to {_user(found)}")
+        raise _not_ours(folder, f"belongs to {owner(found)}")
     if found.st_mode & _OTHERS:
         mode = stat.S_IMODE(found.st_mode)
         raise _not_ours(folder, f"is open to other users (mode {mode:04o})", f"chmod 700 {folder}")
@@ -123,7 +123,8 @@ def check_unwritable(folder: Path) -> None:
         raise _not_ours(folder, said, f"chmod go-w {folder}")
 
 
-def _is_trusted(found: os.stat_result) -> bool:
+def is_trusted(found: os.stat_result) -> bool:
+    """Whether its owner is our user, or root."""
     return found.st_uid in (os.geteuid(), 0) or _is_unmapped(found.st_uid)
 
 
@@ -138,7 +139,8 @@ def _is_unmapped(user: int) -> bool:
         return False
 
 
-def _user(found: os.stat_result) -> str:
+def owner(found: os.stat_result) -> str:
+    """As people name it."""
     import pwd
 
     try:

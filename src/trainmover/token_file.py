@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from trainmover import ownership
 from trainmover.errors import UserError
 from trainmover.protocol.hello import TOKEN_BYTES_MIN
 
@@ -15,21 +16,19 @@ _TOKEN_BYTES_MAX = 4096
 
 
 def read_token(path: Path) -> bytes:
-    """Raises UserError for a file that cannot be read, that others may read, or a guessable token.
+    """Raises UserError for a file that cannot be read, that others may read or have made, or a
+    guessable token.
 
     What is no file (`<(pass show job)`) has nobody else to read it.
     """
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            found = os.fstat(file.fileno())
             token = file.read(_TOKEN_BYTES_MAX).strip()
     except OSError as error:
         raise _refused(f"The token file {path} cannot be read: {error.strerror}.") from error
-    if stat.S_ISREG(mode) and mode & _OTHERS:
-        raise _refused(
-            f"The token file {path} is open to other users (mode {stat.S_IMODE(mode):04o}).",
-            do=f"chmod 600 {path}",
-        )
+    if stat.S_ISREG(found.st_mode):
+        _check_private(path, found)
     if not token.isascii() or not token.decode().isprintable():
         raise _refused(f"The token in {path} is not one line of plain characters.")
     if len(token) < TOKEN_BYTES_MIN:
@@ -37,6 +36,17 @@ def read_token(path: Path) -> bytes:
             f"The token in {path} is shorter than {TOKEN_BYTES_MIN} bytes: it could be guessed."
         )
     return token
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if not ownership.is_trusted(found):
+        raise _refused(f"The token file {path} belongs to {ownership.owner(found)}, who knows it.")
+    if found.st_mode & _OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise _refused(
+            f"The token file {path} is open to other users (mode {mode:04o}).",
+            do=f"chmod 600 {path}",
+        )
 
 
 def _refused(

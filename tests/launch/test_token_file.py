@@ -1,4 +1,4 @@
-"""A token is taken from a file that nobody else can read, or not at all."""
+"""A journal and its lock are our own files: no link of somebody else leads to another one."""
 
 import os
 from pathlib import Path
@@ -27,6 +27,14 @@ def test_one_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None
     with pytest.raises(UserError, match=f"open to other users .mode {mode:04o}.") as refusal:
         read_token(put(tmp_path / "token", mode=mode))
     assert refusal.value.do == f"chmod 600 {tmp_path}/token"
+    assert TOKEN.decode() not in str(refusal.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_one_that_somebody_else_has_made_is_refused(tmp_path: Path) -> None:
+    os.chown(put(tmp_path / "token"), 65534, 65534)
+    with pytest.raises(UserError, match=r"belongs to user .*, who knows it") as refusal:
+        read_token(tmp_path / "token")
     assert TOKEN.decode() not in str(refusal.value)
 
 

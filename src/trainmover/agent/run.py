@@ -10,21 +10,21 @@ the meantime ends them at once, so that it cannot go on training in an old epoch
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmover import ownership
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.dial import Dialled, dial
 from trainmover.agent.engine import Engine
 from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
+from trainmover.agent.folder import make_folder
 from trainmover.agent.notice import NoticeFile
 from trainmover.agent.relaying.relay import Relay
 from trainmover.agent.signs import Signs, memory
@@ -83,7 +83,7 @@ async def run_agent(config: AgentConfig) -> None:
     vault = Vault(VAULT_BYTES_MAX)
     address = dialled.transport.get_extra_info("sockname")[0]  # By which others can reach it, too.
     vault_server = await serve(vault, token, bind=address, tls=tls)
-    directory = config.directory or Path(tempfile.mkdtemp(prefix=f"trainmover-{config.machine}-"))
+    directory = make_folder(config)
     stores = StoreWays(token, tls)
     agent = Agent(config, vault, address_of(vault_server), directory, stores, token, tls)
     loop.set_exception_handler(agent.failed)
@@ -98,7 +98,7 @@ async def run_agent(config: AgentConfig) -> None:
         vault_server.close()
         if agent.run_id:
             kill_descendants(agent.run_id, os.environ.get("TRAINMOVER_FORK_SERVER", ""))
-        shutil.rmtree(directory, ignore_errors=True)
+        ownership.remove_marked(directory)
 
 
 class Agent:
@@ -278,7 +278,6 @@ class Agent:
     def _obey(self, order: Order) -> None:
         match order:
             case Welcome(spec=spec):
-                self._directory.mkdir(parents=True, exist_ok=True)
                 self._up.lease(spec.patience_s)
                 self._crew.keep(spec, torch=self._stores.to(spec.store))
             case StartWorkers():

@@ -18,6 +18,5 @@ def make_socket_folder(directory: Path) -> Path:
     folder = directory / "sockets"
     if len(str(folder / NAME).encode()) > PATH_MAX:
         return Path(tempfile.mkdtemp(prefix="trainmover-", dir=_SYSTEMS))
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
     return folder

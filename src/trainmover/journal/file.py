@@ -15,6 +15,8 @@ from trainmover.protocol.messages import PROTOCOL, JobSpec
 from trainmover.version import VERSION
 
 FORMAT = "trainmover journal 6"
+LOGS = ("-wal", "-shm")
+"""What SQLite keeps beside it while it is written."""
 CODE = f"{VERSION}, protocol {PROTOCOL}"
 """Of who writes it. Decisions that were made by other code need not come out the same again."""
 NOTE = "Note"

@@ -20,6 +20,7 @@ as soon as it can be (`write_again`). Whoever reads the file meanwhile sees it e
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -30,6 +31,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from trainmover import ownership
 from trainmover.controller.events import EVENTS
 from trainmover.errors import JobFailed, UserError
 from trainmover.ids import Epoch, Rank, Step
@@ -37,7 +39,7 @@ from trainmover.journal import bookmarks, rows, samples
 from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, cut_torn_writes, torn_records
 from trainmover.journal.file import (
-    NOTE,
+    LOGS,
     check_code,
     check_there,
     fill,
@@ -105,7 +107,7 @@ class Journal:
     def create(cls, path: str | Path, spec: JobSpec) -> "Journal":
         """A new journal. Raises UserError if the file exists or cannot be made."""
         path = Path(path)
-        if path.exists():
+        if os.path.lexists(path):
             raise UserError(
                 f"{path} exists already.",
                 means="A journal is never overwritten; nothing was started.",
@@ -115,9 +117,11 @@ class Journal:
         with ExitStack() as undo:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                for part in LOGS:
+                    ownership.check_file(path.with_name(path.name + part))
                 lock = WriterLock.take(path)
                 undo.callback(lock.release)
-                path.touch(0o600)
+                os.close(ownership.create_file(path))
                 db = writable(path)
                 fill(db, spec)
             except (OSError, sqlite3.Error) as error:
@@ -142,6 +146,7 @@ class Journal:
         """
         path = Path(path)
         check_there(path)
+        ownership.check_file(path)
         memory = memory or Memory()
         with ExitStack() as undo, readable(path):
             lock = WriterLock.take(path)

@@ -9,6 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from trainmover import ownership
 from trainmover.errors import UserError
 
 _WORD_BYTES = 40
@@ -29,10 +30,11 @@ class WriterLock:
 
     @classmethod
     def take(cls, journal: Path) -> "WriterLock":
-        """Raises UserError if another process writes this journal, and OSError."""
+        """Raises UserError if another process writes this journal, or if its lock could be another
+        user's or is a link, and OSError."""
         path = journal.with_name(f"{journal.name}.lock")
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = ownership.open_file(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -50,8 +52,8 @@ class WriterLock:
             os.pwrite(self._descriptor, word, 0)
 
     def release(self) -> None:
-        """Let another process have it. Only once. The file stays if it says that records lack."""
-        if not self._unwritten:
+        """Let another process have it. Only once."""
+        if _is_there(self._path, self._descriptor):
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
@@ -63,7 +65,7 @@ def _left(descriptor: int) -> int:
 
 def _is_there(path: Path, descriptor: int) -> bool:
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 

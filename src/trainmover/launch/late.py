@@ -5,6 +5,7 @@ to whoever started it.
 """
 
 import itertools
+import os
 import re
 import subprocess
 from collections.abc import Collection
@@ -14,6 +15,7 @@ from pathlib import Path
 from trainmover.errors import UserError
 from trainmover.launch.local import AGENT, TAIL_BYTES, agent_arguments, spawn
 from trainmover.launch.runs import Run
+from trainmover.ownership import create_file
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def start_late(
         if candidate in present:
             continue
         try:
-            (directory / candidate).mkdir()
+            (directory / candidate).mkdir(mode=0o700)
         except FileExistsError:
             continue
         except FileNotFoundError as error:
@@ -79,7 +81,7 @@ def _start(run: Run, name: str, rack: str) -> LateMachine:
         tls=run.tls,
         run=run.pid,
     )
-    with stderr.open("wb") as file:
+    with os.fdopen(create_file(stderr), "wb") as file:
         process = spawn(
             [*AGENT, *arguments], run.run_id, stdout=file.fileno(), stderr=file.fileno()
         )

@@ -17,6 +17,7 @@ from trainmover.fork_server import Child
 from trainmover.ids import MachineId
 from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.lifeline import when_ended
+from trainmover.ownership import create_file
 from trainmover.tls.files import TlsFiles
 
 AGENT = (sys.executable, "-P", "-m", "trainmover.agent")
@@ -91,7 +92,7 @@ class LocalMachines:
     def _start_agent(self, machine: MachineId, controller: str, standby: bool) -> None:
         plan = self._plan
         directory = plan.directory / machine
-        directory.mkdir()
+        directory.mkdir(mode=0o700)
         arguments = agent_arguments(
             controller,
             machine,
@@ -105,7 +106,7 @@ class LocalMachines:
             tls=plan.tls,
         )
         arguments += ["--parent", str(os.getpid())]
-        with self._stderr(machine).open("wb") as stderr:
+        with os.fdopen(create_file(self._stderr(machine)), "wb") as stderr:
             agent = self._spawn(arguments, stderr.fileno())
         self._agents[machine] = agent
         loop, ended = asyncio.get_running_loop(), partial(self._agent_ended, machine)

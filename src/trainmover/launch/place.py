@@ -124,7 +124,7 @@ def _run(
         started=started,
         directory=str(directory.path),
         token_file=str(token_file),
-        journal=str(journal.resolve()),
+        journal=str(journal.parent.resolve() / journal.name),  # No link is followed to it.
         progress=options.progress,
         report="" if options.report is None else str(options.report.resolve()),
         controller="{}:{}".format(*control.getsockname()),

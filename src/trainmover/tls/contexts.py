@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from trainmover import ownership
 from trainmover.errors import UserError
 from trainmover.protocol.hello import TLS_ONLY
 from trainmover.tls import refusals
@@ -127,15 +128,19 @@ def _serving(files: TlsFiles) -> ssl.SSLContext:
 
 def _check_private(key: str) -> None:
     try:
-        mode = Path(key).stat().st_mode
+        found = Path(key).stat()
     except OSError as error:
         raise refusals.unfit(f"The key {key} cannot be used", error) from error
-    if mode & _OTHERS:
-        raise UserError(
-            f"The key {key} is open to other users (mode {stat.S_IMODE(mode):04o}).",
-            means="Nothing was started, and nothing was connected to.",
-            do=f"chmod 600 {key}",
-        )
+    if not ownership.is_trusted(found):
+        raise _known_to_others(key, f"belongs to {ownership.owner(found)}", "Give one of your own.")
+    if found.st_mode & _OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise _known_to_others(key, f"is open to other users (mode {mode:04o})", f"chmod 600 {key}")
+
+
+def _known_to_others(key: str, why: str, do: str) -> UserError:
+    means = "Nothing was started, and nothing was connected to."
+    return UserError(f"The key {key} {why}.", means=means, do=do)
 
 
 def _no_password(key: str) -> Callable[[], str]:

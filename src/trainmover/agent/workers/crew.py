@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from trainmover import ownership
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.decide import Place, place_after
 from trainmover.agent.socket_folder import make_socket_folder
@@ -102,7 +103,7 @@ class Crew:
         """What workers that start from now on are told of the job. torch: where they reach torch's
         store."""
         self._spec, self.torch = spec, torch
-        self._spec_file.write_bytes(msgspec.msgpack.encode(spec))
+        ownership.write_file(self._spec_file, msgspec.msgpack.encode(spec))
 
     def stores_moved(self, order: StoreAt) -> None:
         """For workers that start later; the others are told by the order itself."""
@@ -188,7 +189,7 @@ class Crew:
     def _start(self) -> None:
         self._place = Place()
         for local_rank in range(self._known_spec.nproc):
-            (self._directory / str(local_rank)).mkdir(exist_ok=True)
+            (self._directory / str(local_rank)).mkdir(exist_ok=True, mode=0o700)
             self._workers[local_rank] = self._start_one(local_rank)
         if self._keeps_told:
             self.keep_told(True)
