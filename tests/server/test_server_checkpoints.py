@@ -309,6 +309,44 @@ def test_a_damaged_one_of_the_same_step_is_replaced(folder: CheckpointFolder) ->
     assert (found.step, found.epoch, damaged) == (20, 5, [])
 
 
+def test_what_others_have_put_there_stays(folder: CheckpointFolder) -> None:
+    """As torchtitan's checkpoints, whose folders are called step-1000, and notes of people."""
+    theirs = [
+        "step-1000/.metadata", "step-1000/manifest.json", "step-000000000002/weights.pt",
+        ".writing-on/draft", ".replaced-by/x", "first-steps/notes.txt", "first-steps/readme",
+        ".writing-1-1/mine.txt",
+    ]  # fmt: skip
+    for name in theirs:
+        (folder.path / name).parent.mkdir(exist_ok=True)
+        (folder.path / name).write_text("precious")
+    write(folder, 10)
+    (folder.path / "step-000000000010" / "notes.txt").write_text("the best one")
+    for step in (20, 30):
+        write(folder, step)
+    for name in theirs:
+        assert (folder.path / name).read_text() == "precious"
+    left = [path.name for path in (folder.path / "step-000000000010").iterdir()]
+    assert left == ["notes.txt"]
+
+
+def test_a_folder_of_others_that_has_our_name_is_set_aside(folder: CheckpointFolder) -> None:
+    theirs = folder.path / "step-000000000010"
+    theirs.mkdir()
+    (theirs / "weights.pt").write_text("precious")
+    write(folder, 10)
+    write(folder, 20)
+    assert steps(folder) == ["step-000000000010", "step-000000000020"]
+    kept = folder.path / ".replaced-step-000000000010" / "weights.pt"
+    assert kept.read_text() == "precious"
+
+
+def test_no_link_is_followed_to_the_lock(tmp_path: Path) -> None:
+    (tmp_path / ".lock").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="cannot be written"):
+        CheckpointFolder.take(tmp_path)
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_two_runs_cannot_write_to_one_folder(folder: CheckpointFolder) -> None:
     with pytest.raises(UserError, match="Another run"):
         CheckpointFolder.take(folder.path)

@@ -10,6 +10,7 @@ step-000000001000/      one checkpoint; there at all only if it is complete
 .lock                   held by the run that writes here
 """
 
+import re
 from collections.abc import Iterator
 
 from trainmover.ids import Epoch, Rank, Step
@@ -22,6 +23,7 @@ FIRST_STEPS = "first-steps"
 LOCK = ".lock"
 PUBLISHED = "step-"
 WRITING = ".writing-"
+_PART = re.compile(r"manifest\.json|bulk-[0-9a-f]{32}|rank-\d{5,}\.state")
 
 
 def published_name(step: Step) -> str:
@@ -46,6 +48,15 @@ def state_name(rank: Rank) -> str:
 def bulk_name(digest: str) -> str:
     """File of the tensors in a snapshot."""
     return f"bulk-{digest}"
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a file in the folder of a checkpoint has a name that trainmover gives.
+
+    >>> [is_part_name(name) for name in (state_name(Rank(3)), MANIFEST, "notes.txt")]
+    [True, True, False]
+    """
+    return _PART.fullmatch(name) is not None
 
 
 def differences(found: Checkpoint, spec: JobSpec) -> Iterator[str]:

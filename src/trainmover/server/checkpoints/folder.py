@@ -8,9 +8,10 @@ server calls it in a thread.
 
 import errno
 import fcntl
+import itertools
 import os
 import re
-import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from trainmover.protocol.checkpoint import (
     LOCK,
     MANIFEST,
     WRITING,
+    is_part_name,
     published_name,
     writing_name,
 )
@@ -41,7 +43,10 @@ from trainmover.server.checkpoints.check import (
 )
 
 _REPLACED = ".replaced-"
-_BY_HASH = re.compile("[0-9a-f]{32}")
+_OURS = re.compile(rf"(\{_REPLACED})?{PUBLISHED}\d{{12,}}|\{WRITING}\d+-\d+")
+_DIGEST = re.compile("[0-9a-f]{32}")
+"""Names of folders of checkpoints, and of what ranks keep of their first steps. Anything else is
+somebody's."""
 
 
 class CheckpointFolder:
@@ -105,14 +110,15 @@ class CheckpointFolder:
         sync_folder(source)
         at(f"renaming {source} to {target.name}")
         if target.exists():  # Damaged, so the run went on from an older one.
-            target.rename(self.path / f"{_REPLACED}{target.name}")
+            names = (f"{_REPLACED}{target.name}{n or ''}" for n in itertools.count())
+            target.rename(next(p for p in map(self.path.joinpath, names) if not p.exists()))
         source.rename(target)
         at(f"syncing {self.path}")
         sync_folder(self.path)
 
     def give_up(self, step: Step, epoch: Epoch, at: At = unwatched) -> None:
         """Make room: what was written so far is of no use."""
-        _remove(self.path / writing_name(step, epoch), at)
+        _remove(self.path / writing_name(step, epoch))
 
     def close(self) -> None:
         """Let another run have it."""
@@ -123,34 +129,37 @@ class CheckpointFolder:
         kept = 0
         for name, manifest in manifests(self.path, at):
             if kept >= keep:
-                _remove(self.path / name, at)
+                _remove(self.path / name)
             else:
                 kept += isinstance(manifest, Checkpoint) and looks_whole(manifest)
 
     def _sweep(self, at: At = unwatched) -> None:
         """Remove what nobody refers to: folders that were never published, old first steps."""
-        for prefix in (WRITING, _REPLACED):
-            for path in self.path.glob(f"{prefix}*"):
-                _remove(path, at)
-        shared = self.path / FIRST_STEPS
-        if shared.is_symlink():  # Not of our making: what lies behind it is not ours to remove.
-            return
+        for path in self.path.glob(f"{WRITING}*"):
+            _remove(path)
+        for path in self.path.glob(f"{_REPLACED}*"):
+            _remove(path)
         known = {
             written.digest
             for _, manifest in manifests(self.path, at)
             if isinstance(manifest, Checkpoint)
             for written in (*manifest.records.values(), *manifest.compiled.values())
         }
-        at(f"listing {shared}")
-        for path in shared.glob("*"):
-            if _BY_HASH.fullmatch(path.name) and path.name not in known:
-                at(f"removing {path}")
+        for path in (self.path / FIRST_STEPS).glob("*"):
+            if path.name not in known and _DIGEST.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
 
-def _remove(folder: Path, at: At) -> None:
-    at(f"removing {folder}")
-    shutil.rmtree(folder, ignore_errors=True)
+def _remove(folder: Path) -> None:
+    """Remove what trainmover has written there, and the folder if nothing else is in it: other
+    programs call theirs step-1000 too, and people leave notes."""
+    if folder.is_symlink() or not _OURS.fullmatch(folder.name):
+        return
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if is_part_name(path.name):
+                path.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _lies_there(folder: Path, checkpoint: Checkpoint) -> bool:
