@@ -3,12 +3,16 @@
 import os
 import socket
 import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from trainmover.errors import UserError
+from trainmover.launch.checkpoints import CheckpointOptions
+from trainmover.launch.options import RunOptions
+from trainmover.launch.place import RunPlace
 from trainmover.launch.runs import (
     Run,
     RunDirectory,
@@ -19,6 +23,7 @@ from trainmover.launch.runs import (
     runs_home,
 )
 from trainmover.ownership import MARK, is_marked, mark, read_file
+from trainmover.protocol.messages import LogSpec
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -297,3 +302,25 @@ def test_the_same_call_takes_the_place_of_a_run_that_was_killed(where: str, tmp_
     published_in(again)
     with pytest.raises(UserError, match="exists already"):
         RunDirectory.create("mine", path, anew=True)
+
+
+@pytest.mark.parametrize("what", ["journal", "report", "checkpoint", "log_dir", "cwd"])
+def test_what_is_to_stay_does_not_lie_in_what_is_removed(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir(mode=0o700)
+    inside = run_dir / "kept"
+    if what == "cwd":
+        monkeypatch.chdir(run_dir)
+    options = RunOptions(
+        argv=["train.py"],
+        run_dir=run_dir,
+        journal=inside if what == "journal" else None,
+        report=inside if what == "report" else None,
+        checkpoints=CheckpointOptions(folder=inside if what == "checkpoint" else None),
+        log=LogSpec(log_dir=str(inside) if what == "log_dir" else None),
+    )
+    with pytest.raises(UserError, match="lies in the run's private directory"):
+        RunPlace.make(options, AsyncExitStack())
+    assert run_dir.exists()

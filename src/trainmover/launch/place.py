@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmover.errors import UserError
 from trainmover.journal.aside import keep_aside
 from trainmover.launch.checkpoints import prepare
 from trainmover.launch.options import RunOptions, spec_of
@@ -47,6 +48,8 @@ class RunPlace:
     def make(cls, options: RunOptions, stack: AsyncExitStack) -> "RunPlace":
         """Made now, unmade with `stack`. Raises UserError."""
         anew = options.checkpoints.again
+        if options.run_dir is not None:
+            _check_apart(options, options.run_dir.resolve())
         directory = RunDirectory.create(options.run_id, options.run_dir, anew=anew)
         stack.callback(directory.remove)
         token_file, token = _token(options, directory)
@@ -70,6 +73,24 @@ class RunPlace:
             notes=[*notes, *tls.notes, *directory.findable(), *_invitation(options, run)],
             run=run,
         )
+
+
+def _check_apart(options: RunOptions, run_dir: Path) -> None:
+    """Raise UserError if something that is to stay would lie in what is removed at the end."""
+    stays = {
+        "The working directory": Path.cwd(),
+        "--journal": options.journal,
+        "--report": options.report,
+        "--checkpoint": options.checkpoints.folder,
+        "--log-dir": None if options.log.log_dir is None else Path(options.log.log_dir),
+    }
+    for what, path in stays.items():
+        if path is not None and path.resolve().is_relative_to(run_dir):
+            raise UserError(
+                f"{what} ({path}) lies in the run's private directory, {run_dir}.",
+                means="That is removed when the run ends; nothing was started.",
+                do="Give --run-dir a folder of its own, or leave it away.",
+            )
 
 
 def _token(options: RunOptions, directory: RunDirectory) -> tuple[Path, bytes]:
