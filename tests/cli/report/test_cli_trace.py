@@ -156,3 +156,18 @@ def test_what_cannot_be_is_said_in_three_lines(
     err = capsys.readouterr().err
     assert says in err
     assert len(err.splitlines()) == 3
+
+
+def test_a_file_that_the_user_has_not_named_is_not_written_over(
+    journal: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.json").write_text("precious")
+    assert main(["trace", "--whole", "--journal", journal]) == 2
+    assert "run.json exists already" in capsys.readouterr().err
+    assert Path("run.json").read_text() == "precious"
+    assert main(["trace", "1", "--journal", journal]) == 0
+    assert Path("incident-1.json").exists()

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,23 @@ def main(options: argparse.Namespace) -> int:
         line = Timeline.of(journal.spec, (event for _, event in journal.events()))
         incident = None if options.whole else _chosen(line, options.number)
         line = _part(journal, line, incident)
-    out = options.out or Path(
+    out = options.out or _unused(
         "run.json" if incident is None else f"incident-{incident.number}.json"
     )
     _write(out, line)
     _say(out, line, incident, as_json=options.json)
     return 0
+
+
+def _unused(name: str) -> Path:
+    """A file of that name, which the user has not chosen. Raises UserError if there is one."""
+    if os.path.lexists(name):
+        raise UserError(
+            f"{name} exists already.",
+            means="Nothing was written: it may be another file of yours.",
+            do=f"Have it written over: --out {name}. Or give --out another name.",
+        )
+    return Path(name)
 
 
 def _chosen(line: Timeline, number: int | None) -> Incident:
