@@ -36,9 +36,14 @@ def create_file(path: Path) -> int:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a new file that only our user can read. Raises as `create_file` does."""
-    with os.fdopen(create_file(path), "wb") as file:
-        file.write(data)
+    """Write a new file that only our user can read, or none. Raises as `create_file` does."""
+    descriptor = create_file(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except OSError:
+        path.unlink()
+        raise
 
 
 def open_file(path: Path, flags: int) -> int:

@@ -358,8 +358,12 @@ def _make(path: Path, what: str, *, anew: bool = False) -> Path:
             means="Nothing was started.",
             do="Set --run-dir or TRAINMOVER_HOME to a place that can be written.",
         ) from error
-    with _room_for(path):
-        ownership.mark(path)
+    try:
+        with _room_for(path):
+            ownership.mark(path)
+    except UserError:
+        path.rmdir()  # It is empty: nobody would know it for ours.
+        raise
     return path
 
 
