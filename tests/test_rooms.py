@@ -30,39 +30,39 @@ MAY_IMPORT: dict[str, set[str]] = {
     "symptoms": set(),
     "outlet": set(),
     "installed": set(),
-    "ownership": {"errors"},
-    "escaping": set(),
+    "descriptors": set(),
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
     "protocol": WORDS,
-    "token_file": {"errors", "ownership", "protocol"},
-    "tls": {"errors", "ownership", "protocol"},
-    "listeners": WORDS | {"communicators", "protocol", "tls"},
+    "token_file": {"errors", "protocol"},
+    "tls": {"errors", "protocol"},
+    "listeners": WORDS | {"communicators", "descriptors", "protocol", "tls"},
     "controller": WORDS | {"symptoms", "protocol"},
     "rank": WORDS | {"protocol"},
-    "journal": WORDS | {"ownership", "protocol", "controller"},
-    "comm": WORDS | {"communicators", "tls", "torch_internals"},
+    "journal": WORDS | {"protocol", "controller"},
+    "comm": WORDS | {"communicators", "descriptors", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
-    "state": WORDS | {"asked", "installed", "protocol", "tls", "listeners", "torch_internals"},
+    "state": WORDS
+    | {"asked", "descriptors", "installed", "protocol", "tls", "listeners", "torch_internals"},
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
-    | {"asked", "durable", "lifeline", "names", "regular_files", "tls", "token_file"}
+    | {"asked", "descriptors", "durable", "lifeline", "names", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "fork_server", "splice"}
-    | {"escaping", "ownership", "protocol", "listeners", "state"},
+    | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file"}
+    | {"fork_server", "splice", "protocol", "listeners", "state"},
     "server": WORDS
-    | {"durable", "escaping", "lifeline", "names", "splice", "tls", "token_file"}
+    | {"descriptors", "durable", "lifeline", "names", "splice", "tls", "token_file"}
     | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS
     | {"symptoms", "protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
-    | {"communicators", "lifeline", "fork_server", "ownership", "tls", "token_file"}
+    | {"communicators", "descriptors", "lifeline", "fork_server", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
-    | {"communicators", "escaping", "outlet", "spans", "tls", "token_file"}
+    | {"communicators", "descriptors", "outlet", "spans", "tls", "token_file"}
     | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
@@ -122,7 +122,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "spans",
     "outlet",
     "installed",
-    "ownership",
+    "descriptors",
     "fork_server",
     "communicators",
     "asked",

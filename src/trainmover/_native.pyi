@@ -205,6 +205,7 @@ class Endpoint:
     folder   where the socket for processes on this host lies; private to this user (0700). "": one
              made for it, below the temporary folder, and removed as the endpoint is closed
     libcrypto  path of the library that encrypts what goes to other hosts; "": nothing does
+    strangers_max  connections without proof that it holds, at its two listeners together
     """
 
     def __init__(
@@ -214,6 +215,7 @@ class Endpoint:
         address: str = "127.0.0.1",
         folder: str = "",
         libcrypto: str = "",
+        strangers_max: int = 512,
     ) -> None: ...
     @property
     def incarnation(self) -> int:

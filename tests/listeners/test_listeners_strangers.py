@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from open_listeners import LISTENERS, WAIT_S, Opened, opened
 
-from trainmover.protocol.unauthenticated import PATIENCE_S, STRANGERS_MAX
+from trainmover.descriptors import shares
+from trainmover.protocol.unauthenticated import PATIENCE_S
 
 STRANGERS = 1000
 NOISE = {
@@ -123,7 +124,7 @@ def test_strangers_keep_nobody_out(listener: Opened, sockets: ExitStack) -> None
         links.append(sockets.enter_context(listener.knock()))
         if number % 100 == 99:
             listener.enter()
-    assert sum(not hung_up(link) for link in links) <= STRANGERS_MAX
+    assert sum(not hung_up(link) for link in links) <= shares().strangers
     listener.enter()
 
 

@@ -212,6 +212,10 @@ int accept_from(int listener) noexcept {
     return fd;
 }
 
+bool is_shortage(int error) noexcept {
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 void tune_tcp(int fd) noexcept {
     const int on = 1;
     const int idle_s = 10;

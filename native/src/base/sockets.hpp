@@ -37,6 +37,8 @@ void connected(int fd, const std::string& address);
 int dial_local(const std::string& path);
 /// A connection waiting at the listener; -1 when there is none.
 int accept_from(int listener) noexcept;
+/// Whether an error of accept says that there is no descriptor, or no memory for a socket, just now.
+bool is_shortage(int error) noexcept;
 
 /// Whether the process at the other end of a local connection is of the same user.
 bool same_user(int fd) noexcept;

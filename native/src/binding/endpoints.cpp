@@ -53,8 +53,9 @@ std::mutex endpoints_mutex;
 std::vector<std::weak_ptr<Endpoint>> endpoints;
 
 std::shared_ptr<Endpoint> opened(Token token, const std::string& host, const std::string& address,
-                                 const std::string& folder, const std::string& libcrypto) {
-    auto endpoint = Endpoint::open(std::move(token), host, address, folder, libcrypto);
+                                 const std::string& folder, const std::string& libcrypto,
+                                 std::size_t strangers_max) {
+    auto endpoint = Endpoint::open(std::move(token), host, address, folder, libcrypto, strangers_max);
     const std::lock_guard lock(endpoints_mutex);
     std::erase_if(endpoints, [](const auto& known) { return known.expired(); });
     endpoints.push_back(endpoint);
@@ -83,11 +84,13 @@ void define_endpoint(nb::module_& m) {
     nb::module_::import_("atexit").attr("register")(nb::cpp_function(&leave));
     nb::class_<Endpoint>(m, "Endpoint")
         .def(nb::new_([](const nb::bytes& token, const std::string& host, const std::string& address,
-                         const std::string& folder, const std::string& libcrypto) {
-                 return opened(from_bytes(token), host, address, folder, libcrypto);
+                         const std::string& folder, const std::string& libcrypto,
+                         std::size_t strangers_max) {
+                 if (strangers_max == 0) throw Bad("an endpoint without room for strangers lets in nobody");
+                 return opened(from_bytes(token), host, address, folder, libcrypto, strangers_max);
              }),
              nb::arg("token"), nb::arg("host"), nb::arg("address") = "127.0.0.1", nb::arg("folder") = "",
-             nb::arg("libcrypto") = "")
+             nb::arg("libcrypto") = "", nb::arg("strangers_max") = kStrangersMax)
         .def_ro("incarnation", &Endpoint::incarnation)
         .def_ro("host", &Endpoint::host)
         .def_prop_ro("address", &Endpoint::address)

@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "base/sockets.hpp"
 #include "endpoint/endpoint.hpp"
@@ -13,7 +16,6 @@ namespace tmc {
 namespace {
 
 constexpr std::int64_t kHelloNs = 10'000'000'000;
-constexpr std::size_t kHellosMax = 512;
 constexpr std::int64_t kTickNs = 50'000'000;
 constexpr int kDials = 3;
 // Two processes that both want a link: the one with the lower number dials, the other a little later,
@@ -23,6 +25,8 @@ constexpr std::int64_t kHeadStartNs = 5'000'000;
 constexpr std::int64_t kAgainNs = 50'000'000;
 // A door that has no room for one more is tried again so soon.
 constexpr std::int64_t kFullNs = 1'000'000;
+// Without a free descriptor nobody can be accepted; the listeners are looked at again after that time.
+constexpr std::int64_t kRestNs = 100'000'000;
 constexpr int kAcceptsAtOnce = 4;
 constexpr int kEventsAtOnce = 16;
 
@@ -50,13 +54,14 @@ void Endpoint::accept_all(int listener, bool local) {
     // A few at a time: a crowd at one door must not hold up who speaks already.
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
         const int fd = accept_from(listener);
+        if (fd < 0 && is_shortage(errno)) rest();
         if (fd < 0) return;
         if (local && !same_user(fd)) {
             close_stranger(fd);
             refused("another user's process");
             continue;
         }
-        if (hellos_.size() >= kHellosMax) make_room();
+        if (hellos_.size() >= strangers_max_) make_room();
         const auto& address = local ? local_door_.path() : address_;
         auto hello = std::make_unique<Hello>(fd, local, address, now_ns() + kHelloNs);
         const auto id = fresh_id();
@@ -67,6 +72,23 @@ void Endpoint::accept_all(int listener, bool local) {
             continue;
         }
         hellos_[id] = std::move(hello);
+    }
+}
+
+/// There is no free descriptor. Who is in a queue stays there meanwhile, and epoll would name the listeners
+/// at once, again and again.
+void Endpoint::rest() {
+    listeners_rest_until_ns_ = now_ns() + kRestNs;
+    watch_listeners(0);
+    refused(std::string("no connection could be accepted: ") + std::strerror(errno));
+}
+
+void Endpoint::watch_listeners(std::uint32_t events) noexcept {
+    for (const auto& [fd, id] : {std::pair{tcp_listener_, kTcpListener}, {local_door_.fd(), kLocalListener}}) {
+        epoll_event event{};
+        event.events = events;
+        event.data.u64 = id;
+        epoll_ctl(doors_, EPOLL_CTL_MOD, fd, &event);
     }
 }
 
@@ -108,6 +130,10 @@ void Endpoint::tick() {
     begin_openings();
     const auto now = now_ns();
     tend_openings(now);
+    if (listeners_rest_until_ns_ != 0 && listeners_rest_until_ns_ <= now) {
+        listeners_rest_until_ns_ = 0;
+        watch_listeners(EPOLLIN);
+    }
     if (now < look_at_ns_) return;
     look_at_ns_ = now + kTickNs;
     for (auto it = hellos_.begin(); it != hellos_.end();) {
@@ -123,7 +149,8 @@ void Endpoint::tick() {
 
 /// How long the doors' thread may sleep.
 int Endpoint::patience_ms() const noexcept {
-    std::int64_t ms = hellos_.empty() ? -1 : kTickNs / 1'000'000;
+    const bool ticks = !hellos_.empty() || listeners_rest_until_ns_ != 0;
+    std::int64_t ms = ticks ? kTickNs / 1'000'000 : -1;
     for (const auto& [id, opening] : openings_) {
         if (opening.dial != nullptr) continue;
         const auto left = std::max<std::int64_t>(opening.dial_at_ns - now_ns(), 0) / 1'000'000 + 1;

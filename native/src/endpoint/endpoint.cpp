@@ -23,18 +23,20 @@ constexpr auto kForever = ~std::uint64_t{0};  // As an epoch: later than any oth
 // Opening and closing.
 
 std::shared_ptr<Endpoint> Endpoint::open(Token token, std::string host, const std::string& address,
-                                         const std::string& folder, const std::string& libcrypto) {
+                                         const std::string& folder, const std::string& libcrypto,
+                                         std::size_t strangers_max) {
     std::shared_ptr<Endpoint> endpoint(
-        new Endpoint(std::move(token), std::move(host), address, folder, libcrypto));
+        new Endpoint(std::move(token), std::move(host), address, folder, libcrypto, strangers_max));
     endpoint->progress_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->run(); });
     endpoint->doorman_ = std::make_unique<std::thread>([raw = endpoint.get()] { raw->keep_doors(); });
     return endpoint;
 }
 
 Endpoint::Endpoint(Token token, std::string host_, const std::string& address, const std::string& folder,
-                   const std::string& libcrypto)
+                   const std::string& libcrypto, std::size_t strangers_max)
     : incarnation(fresh_number()),
       host(std::move(host_)),
+      strangers_max_(strangers_max),
       token_(std::move(token)),
       libcrypto_(libcrypto.empty() ? nullptr : Libcrypto::load(libcrypto)),
       arena_(kArenaBytes),

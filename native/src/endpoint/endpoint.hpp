@@ -59,14 +59,18 @@ struct EndpointFacts {
     std::string last_close_reason;
 };
 
+constexpr std::size_t kStrangersMax = 512;
+
 class Endpoint : public Receiver, public Doorkeeper, public std::enable_shared_from_this<Endpoint> {
 public:
     /// Listens from now on. host: processes with equal names share memory.
     /// folder: private to this user, for the socket of neighbours; "": one of its own. libcrypto:
     /// path of the library that encrypts links to other hosts; "": they are not encrypted.
+    /// strangers_max: connections that have proved nothing, at both listeners together.
     static std::shared_ptr<Endpoint> open(Token token, std::string host, const std::string& address,
                                           const std::string& folder = "",
-                                          const std::string& libcrypto = "");
+                                          const std::string& libcrypto = "",
+                                          std::size_t strangers_max = kStrangersMax);
     ~Endpoint() override;
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
@@ -149,7 +153,7 @@ private:
     };
 
     Endpoint(Token token, std::string host, const std::string& address, const std::string& folder,
-             const std::string& libcrypto);
+             const std::string& libcrypto, std::size_t strangers_max);
 
     // Whoever leads, and the endpoint's thread.
     void serve_link(std::uint64_t id);
@@ -161,6 +165,8 @@ private:
     void keep_doors();
     void serve(std::uint64_t id);
     void accept_all(int listener, bool local);
+    void rest();
+    void watch_listeners(std::uint32_t events) noexcept;
     void make_room();
     void advance(std::uint64_t id);
     void tick();
@@ -190,6 +196,7 @@ private:
     void free_board(std::uint64_t region, std::size_t bytes) noexcept;
 
     const Birthplace birthplace_;
+    const std::size_t strangers_max_;
     const Token token_;
     const std::shared_ptr<const Libcrypto> libcrypto_;
     Arena arena_;
@@ -211,6 +218,7 @@ private:
     std::map<std::uint64_t, std::unique_ptr<Hello>> hellos_;  // the oldest first
     std::unordered_map<std::uint64_t, Opening> openings_;
     std::int64_t look_at_ns_ = 0;  // whether a deadline has passed
+    std::int64_t listeners_rest_until_ns_ = 0;  // 0: they do not rest
 
     std::atomic<std::uint64_t> next_id_{kFirstConnection};
 

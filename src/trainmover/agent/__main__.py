@@ -11,6 +11,7 @@ from trainmover.agent import flags
 from trainmover.agent.config import WORKER_COMMAND, AgentConfig
 from trainmover.agent.run import run_agent
 from trainmover.agent.signs import KERNEL_LOG
+from trainmover.descriptors import raise_limit
 from trainmover.errors import TrainmoverError, UserError
 from trainmover.escaping import escape
 from trainmover.fork_server import ForkServer
@@ -27,6 +28,7 @@ def main(options: argparse.Namespace | None = None) -> int:
     options = flags.parser().parse_args() if options is None else options
     if options.parent:
         die_with(options.parent)
+    raise_limit()
     if os.getsid(0) != os.getpid() and os.getpgid(0) != os.getpid():
         os.setsid()
     try:

@@ -31,6 +31,7 @@ from trainmover.agent.signs import Signs, memory
 from trainmover.agent.store_way import StoreWays
 from trainmover.agent.uplink import Ear, Uplink
 from trainmover.agent.workers.crew import Crew
+from trainmover.descriptors import Shortage
 from trainmover.errors import PeerLost, TrainmoverError
 from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
@@ -121,6 +122,7 @@ class Agent:
         self._stores = stores
         self._tls = tls
         self._directory = directory.resolve()
+        self._shortage = Shortage(f"the agent of {config.machine}")
         self._error: TrainmoverError | None = None
         self._ending = self._gives_up_ranks = self._is_dismissed = False
         self._notice = NoticeFile(config.notice_file, config.notice_s)
@@ -196,6 +198,8 @@ class Agent:
 
     def failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback of the loop raised: the agent ends, it does not limp on."""
+        if self._shortage.explains(context):
+            return
         error = context.get("exception")
         if not isinstance(error, TrainmoverError):
             loop.default_exception_handler(context)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmover.agent.dial import dial, streams
+from trainmover.descriptors import shares
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import ToTorch, encode
@@ -50,7 +51,9 @@ class StoreWay:
         self._serving.cancel()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._begin, sock=self._listener)
+        at_once = shares().at_once
+        server = await asyncio.start_server(self._begin, sock=self._listener, backlog=at_once)
+        self._listener.listen(QUEUE)
         await server.serve_forever()
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

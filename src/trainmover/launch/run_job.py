@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from trainmover.controller.events import WorkerSaid
+from trainmover.descriptors import Shortage, raise_limit
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.controller.hosting import Hosting, RunHandle, RunResult
@@ -42,6 +43,7 @@ def run_job(
     In the main thread SIGINT, SIGTERM and SIGHUP stop the job in order; a second one at once.
     fork_server  one that was started beforehand, to save time; the caller stops it
     """
+    raise_limit()
     return asyncio.run(_Call(options, on_change, on_ready).run(fork_server))
 
 
@@ -58,6 +60,7 @@ class _Call:
         self._ready = False
         self._stop: tuple[str, int] | None = None
         self._worker_pids: set[int] = set()
+        self._shortage = Shortage("the controller", self._note)
 
     async def run(self, fork_server: ForkServerProcess | None) -> RunResult:
         async with AsyncExitStack() as stack:
@@ -113,9 +116,15 @@ class _Call:
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback raised: the job ends, it does not limp on."""
+        if self._shortage.explains(context):
+            return
         error = context.get("exception") or RuntimeError(context["message"])
         if self._hosting is not None:
             self._hosting.server.failed(error)
+
+    def _note(self, text: str) -> None:
+        if self._hosting is not None:
+            self._hosting.server.note(text, loud=True)
 
     def _signalled(self, name: str, code: int, times: int) -> None:
         self._stop = self._stop or (name, code)

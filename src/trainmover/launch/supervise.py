@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from trainmover.descriptors import raise_limit
 from trainmover.errors import JobFailed
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
@@ -38,6 +39,8 @@ def supervise(
     json     what is shown is for programs
     fork_server  as in `run_job`
     """
+
+    raise_limit()
 
     async def run() -> int:
         return await _Supervisor(options, json=json).run(fork_server)

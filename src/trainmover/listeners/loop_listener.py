@@ -9,10 +9,11 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from trainmover.descriptors import shares
 from trainmover.listeners.place import here
 from trainmover.protocol.hello import NONCE_BYTES, End, Listener
 from trainmover.protocol.sealed import Session
-from trainmover.protocol.unauthenticated import AT_ONCE, PATIENCE_S, QUEUE, Unauthenticated
+from trainmover.protocol.unauthenticated import PATIENCE_S, QUEUE, Unauthenticated
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -37,7 +38,8 @@ class LoopListener:
         tls: "Tls | None" = None,
         turned_away: Callable[[str], None] = lambda why: None,
     ) -> None:
-        self.unauthenticated: Unauthenticated[_Guest] = Unauthenticated()
+        self._shares = shares()
+        self.unauthenticated: Unauthenticated[_Guest] = Unauthenticated(self._shares.strangers)
         self.guests: set[_Guest] = set()
         self.token, self.service, self.name = token, service, name
         self.welcome, self.turned_away = welcome, turned_away
@@ -47,7 +49,9 @@ class LoopListener:
     async def open(self, listener: socket.socket) -> None:
         """Let in who comes to a bound socket, which is the listener's from now on."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._guest, sock=listener, backlog=AT_ONCE)
+        self._server = await loop.create_server(
+            self._guest, sock=listener, backlog=self._shares.at_once
+        )
         listener.listen(QUEUE)
 
     def close(self) -> None:

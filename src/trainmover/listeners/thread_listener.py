@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainmover.descriptors import Shortage, is_shortage, shares
 from trainmover.listeners.place import here
 from trainmover.protocol.hello import NONCE_BYTES, End, Listener
 from trainmover.protocol.sealed import Session
@@ -55,7 +56,8 @@ class ThreadListener:
         self._purpose = purpose
         self._let_in = let_in
         self._tls = tls
-        self._unauthenticated: Unauthenticated[_Guest] = Unauthenticated()
+        self._unauthenticated: Unauthenticated[_Guest] = Unauthenticated(shares().strangers)
+        self._shortage = Shortage(f"the {purpose} server")
         self._guests: set[_Guest] = set()
         self._selector = selectors.DefaultSelector()
         self._awake, self._wake = os.pipe()
@@ -102,8 +104,10 @@ class ThreadListener:
             link, _ = self._listener.accept()
         except BlockingIOError:
             return
-        except OSError:  # Out of file descriptors: later ones may fare better.
-            time.sleep(_FULL_S)
+        except OSError as error:
+            if is_shortage(error):  # Later ones may fare better.
+                self._shortage.note(error)
+                time.sleep(_FULL_S)
             return
         link.setblocking(False)
         nonce = secrets.token_bytes(NONCE_BYTES)

@@ -3,13 +3,10 @@
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-STRANGERS_MAX = 256
 PATIENCE_S = 5.0
-AT_ONCE = 60
-"""Connections that a loop accepts before it hears again what others say. A member comes in at its
-third word, in TLS: so it is not pushed out before, though somebody knocks without end."""
 QUEUE = 1024
-"""Connections that the kernel keeps until then: behind them it lets others wait for a second."""
+"""Connections that the kernel keeps until they are accepted: it lets further ones wait for a
+second."""
 
 Peer = TypeVar("Peer", bound=Hashable)
 
@@ -34,7 +31,7 @@ class Unauthenticated(Generic[Peer]):
     ['b']
     """
 
-    def __init__(self, most: int = STRANGERS_MAX, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, most: int, patience_s: float = PATIENCE_S) -> None:
         self._most = most
         self._patience_s = patience_s
         self._silent: dict[Peer, float] = {}  # To when it came; the oldest first.

@@ -17,6 +17,7 @@ from torch.optim.optimizer import (
 
 from trainmover.comm import groups, hook_torch
 from trainmover.comm.choice import load_all
+from trainmover.descriptors import raise_limit
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
@@ -57,6 +58,7 @@ def before_forks() -> None:
 def main() -> None:
     """Run one worker process; ends with the exit status of the script's last run."""
     _die_with_agent()
+    raise_limit()
     hook_torch(groups)
     watch_wrappers()
     watch_buckets()

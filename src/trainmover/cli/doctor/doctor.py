@@ -4,7 +4,6 @@ import argparse
 import importlib.metadata
 import os
 import re
-import resource
 import shutil
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from trainmover import communicators, errors
 from trainmover.cli.doctor import verdicts
 from trainmover.cli.doctor.verdicts import Finding
 from trainmover.cli.exit_codes import DONE, FAILED
-from trainmover.cli.output import say, say_json
+from trainmover.descriptors import limit, raise_limit
 from trainmover.errors import UserError
 from trainmover.launch.runs import runs_home
 
@@ -121,10 +120,11 @@ def _loads() -> Finding:
 
 
 def machine(journal: Path | None) -> list[Finding]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = limit()
+    raise_limit()
     found = [
         _shared_memory(),
-        verdicts.files(*(sys.maxsize if n == resource.RLIM_INFINITY else n for n in (soft, hard))),
+        verdicts.files(soft, limit()),
         verdicts.memory(psutil.virtual_memory().available),
         _disk("run folder", runs_home),
     ]

@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from trainmover.descriptors import shares
+
 MB, GB = 10**6, 10**9
 PYTHON_MIN = (3, 11)
 FILES_MIN, FILES_WELL = 256, 4096
+WORKERS_OWN = 64
+"""Descriptors that a worker uses itself, about."""
 MEMORY_MIN, MEMORY_WELL = 500 * MB, 2 * GB
 DISK_MIN, DISK_WELL = 50 * MB, GB
 SHARED_MIN = 64 * MB
@@ -113,16 +117,20 @@ def shared_memory(free: int | None, why: str) -> Finding:
     return _well("shared memory", f"{_size(free)} free")
 
 
-def files(soft: int, hard: int) -> Finding:
-    """Descriptors that a process may have open."""
-    of, found = "file descriptors", f"{soft} a process"
-    if soft >= FILES_WELL:
-        return _well(of, found)
-    more = f"ulimit -n {min(FILES_WELL, hard)}" if hard > soft else "raise the hard limit (nofile)"
-    many = "few for more than some hundred ranks on this host"
-    if soft >= FILES_MIN:
-        return Finding(of, State.WARN, f"{found}: {many}", f"Before the run: {more}")
-    return Finding(of, State.BROKEN, f"{found}: too few", f"Before the run: {more}")
+def files(soft: int, most: int) -> Finding:
+    """Descriptors of a process. most: to which a run raises the soft limit."""
+    its = shares(most)
+    peers = its.strangers + its.native_strangers + its.clients
+    found = f"{most} a process" + f" (a run raises {soft})" * (soft < most)
+    found += (
+        f": {its.strangers} strangers at a listener, {its.proved} HTTP connections and "
+        f"{its.streams} streams a role, {max(0, most - peers - WORKERS_OWN)} files of a script"
+    )
+    if most >= FILES_WELL:
+        return _well("file descriptors", found)
+    state = State.WARN if most >= FILES_MIN else State.BROKEN
+    do = f"Before the run, raise the hard limit (nofile) to {FILES_WELL}: ulimit -Hn {FILES_WELL}"
+    return Finding("file descriptors", state, found, do)
 
 
 def memory(free: int) -> Finding:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainmover import _native
 from trainmover.comm.native.completer import Completer
+from trainmover.descriptors import shares
 from trainmover.tls.files import TlsFiles
 
 HOST_ID = "TRAINMOVER_HOST_ID"
@@ -31,7 +32,14 @@ class OpenEndpoint:
         self.token = token
         self.process = os.getpid()
         address, folder = os.environ.get(ADDRESS, _LOOPBACK), os.environ.get(SOCKETS, "")
-        self.native = _native.Endpoint(token, host_id(), address, folder, _library())
+        self.native = _native.Endpoint(
+            token,
+            host_id(),
+            address,
+            folder,
+            _library(),
+            strangers_max=shares().native_strangers,
+        )
         self.completer = Completer(self.native)
 
     def close(self) -> None:

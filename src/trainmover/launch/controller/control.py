@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainmover.descriptors import Shortage, raise_limit
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
@@ -74,6 +75,7 @@ def control(
     """
     if inherited.parent:
         die_with(inherited.parent)
+    raise_limit()
     collect_seldom()
 
     async def run() -> int:
@@ -134,7 +136,8 @@ class _Control:
         )
         stack.push_async_callback(hosting.server.close)
         self._hosting = hosting
-        asyncio.get_running_loop().set_exception_handler(partial(_fail, hosting.server))
+        shortage = Shortage("the controller", partial(hosting.server.note, loud=True))
+        asyncio.get_running_loop().set_exception_handler(partial(_fail, hosting.server, shortage))
         await hosting.serve(control, api, stack)
         self._on_ready(hosting.handle, hosting.returned)
         for note in begin.notes if not hosting.returned else ():
@@ -260,9 +263,14 @@ class _Control:
             self._hosting.signalled(name, code, times)
 
 
-def _fail(server: Server, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _fail(
+    server: Server, shortage: Shortage, _: asyncio.AbstractEventLoop, context: dict[str, Any]
+) -> None:
     """A callback raised: nothing here can be trusted any more. The journal can: a successor may do
-    better, and the machines train on until it is there. Unless it is known that none can."""
+    better, and the machines train on until it is there. Unless it is known that none can. An accept
+    that found no free descriptor is no such case."""
+    if shortage.explains(context):
+        return
     error = context.get("exception")
     if isinstance(error, JobFailed):
         server.failed(error)

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trainmover.protocol.unauthenticated import AT_ONCE, QUEUE, Unauthenticated
+from trainmover.descriptors import shares
+from trainmover.protocol.unauthenticated import QUEUE, Unauthenticated
 from trainmover.server.http.answers import encoded, refusal
 from trainmover.server.http.endpoints import ENDPOINTS, V1, Endpoint, Live
 from trainmover.server.http.guard import Guard, asker_of, may
@@ -46,7 +47,7 @@ class Api:
     ) -> None:
         self.roles = Roles(token)
         app = _application(server, self.roles, tls is not None, names)
-        unknown: Unauthenticated[asyncio.Transport] = Unauthenticated()
+        unknown: Unauthenticated[asyncio.Transport] = Unauthenticated(shares().strangers)
 
         def visitor(**given: Any) -> asyncio.Protocol:
             visitor = Visitor(unknown, **given)
@@ -56,7 +57,7 @@ class Api:
             app,
             http=visitor,  # type: ignore[arg-type]  # it makes connections
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
-            backlog=AT_ONCE,
+            backlog=shares().at_once,
             log_level="critical",
             access_log=False,
             lifespan="off",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from trainmover.descriptors import shares
 from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.listeners.dial import HELLO_TIMEOUT_S, format_address, hear
 from trainmover.listeners.thread_listener import ThreadListener
@@ -24,7 +25,6 @@ from trainmover.state.transfer.allowance import Pacer
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
 
-_CONNECTIONS_MAX = 256
 _REQUEST_BYTES = 4096
 _POLL_S = 0.05  # How long a client that hung up before there was an offer may go unnoticed.
 
@@ -79,6 +79,7 @@ class StateServer:
         self._offers: dict[str, _Given] = {}
         self._readers: dict[socket.socket, str] = {}  # Key that each client is being sent.
         self._links: dict[socket.socket, threading.Thread] = {}
+        self._clients_max = shares().clients
         self._closing = False
         self._listener.open("state server")
 
@@ -115,7 +116,7 @@ class StateServer:
 
     def _let_in(self, link: socket.socket, session: Session) -> None:
         with self._changed:
-            if self._closing or len(self._links) >= _CONNECTIONS_MAX:
+            if self._closing or len(self._links) >= self._clients_max:
                 link.close()
                 return
             thread = threading.Thread(
