@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from tls_files import made
@@ -37,7 +38,9 @@ async def listener(tls: Tls | None = None) -> AsyncIterator[str]:
     listener = listening()
     address = "{}:{}".format(*listener.getsockname())
     serving = asyncio.ensure_future(
-        StoreListener(TOKEN, store.sockets[0].getsockname(), tls).serve(listener)
+        StoreListener(
+            TOKEN, partial(asyncio.open_connection, *store.sockets[0].getsockname()), tls
+        ).serve(listener)
     )
     try:
         yield address

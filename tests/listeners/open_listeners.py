@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tls_files import made
@@ -120,7 +121,9 @@ async def store(server: Server, files: TlsFiles | None) -> AsyncIterator[Opened]
     """That of the stores."""
     outer, behind = bind("127.0.0.1:0", "The stores"), bind("127.0.0.1:0", "The store")
     host, port = outer.getsockname()
-    stores = StoreListener(TOKEN, behind.getsockname(), read(files))
+    stores = StoreListener(
+        TOKEN, partial(asyncio.open_connection, *behind.getsockname()), read(files)
+    )
     serving = asyncio.ensure_future(stores.serve(outer))
 
     async def come(address: str, files: TlsFiles | None) -> None:

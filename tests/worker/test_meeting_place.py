@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def hosted() -> Iterator[tuple[str, Callable[[], None]]]:
     began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
     async def serve() -> None:
-        stores = StoreListener(TOKEN, ("127.0.0.1", 9))
+        stores = StoreListener(TOKEN, partial(asyncio.open_connection, "127.0.0.1", 9))
         task = asyncio.ensure_future(stores.serve(listener))
         began.set_result((asyncio.get_running_loop(), task))
         await asyncio.wait([task])

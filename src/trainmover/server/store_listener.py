@@ -1,13 +1,13 @@
 """Where the machines of a job come to its key-value stores: who proves the token is let in.
 
 Behind the listener are two. In the one of ours (`protocol.keys`) groups meet. The other is torch's,
-for what scripts themselves keep; it knows no secret, so it listens on the loopback interface only,
-and agents on other hosts are passed on to it from here.
+for what scripts themselves keep; it knows no secret, so agents are passed on to it from here, and
+it hears nobody else (`server.store`).
 """
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,16 +16,18 @@ from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol.hello import STORE
 from trainmover.protocol.keys import Keys, ToTorch, decode_request, encode
 from trainmover.protocol.sealed import SealedReader, Session
-from trainmover.splice import splice
+from trainmover.splice import Ends, splice
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
 
 
 class StoreListener:
-    """torch: host and port of torch's store."""
+    """torch: dials torch's store. Raises OSError if it is gone."""
 
-    def __init__(self, token: bytes, torch: tuple[str, int], tls: "Tls | None" = None) -> None:
+    def __init__(
+        self, token: bytes, torch: Callable[[], Awaitable[Ends]], tls: "Tls | None" = None
+    ) -> None:
         self._torch = torch
         self._keys = Keys()
         self._listener = LoopListener(token, STORE, self._welcome, tls=tls)
@@ -48,7 +50,7 @@ class StoreListener:
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError):  # Whoever came is gone, or the store is.
-                await splice((reader, writer), await asyncio.open_connection(*self._torch))
+                await splice((reader, writer), await self._torch())
         finally:
             writer.transport.abort()
 
