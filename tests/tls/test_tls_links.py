@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -159,3 +160,33 @@ def test_nothing_yet_is_said_as_a_plain_socket_says_it(tls: Tls) -> None:
         dialled.setblocking(False)
         with pytest.raises(BlockingIOError):
             dialled.recv(1)
+
+
+def test_older_tls_is_refused_and_nothing_is_resumed(tls: Tls) -> None:
+    """As a client sees it that would resume what it can."""
+    context = ssl.create_default_context(cafile=made("job").ca)
+    session: ssl.SSLSession | None = None
+
+    def come(port: int) -> None:
+        nonlocal session
+        with (
+            socket.create_connection(("127.0.0.1", port), WAIT_S) as link,
+            context.wrap_socket(link, server_hostname="127.0.0.1", session=session) as inside,
+        ):
+            inside.sendall(b"x")
+            assert inside.recv(1) == b"x"
+            assert not inside.session_reused
+            session = inside.session
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        listen = loop.create_server(lambda: tls.behind(Echo(1), lambda _: None), "127.0.0.1", 0)
+        async with asyncio.timeout(WAIT_S), await listen as server:
+            port = server.sockets[0].getsockname()[1]
+            for _ in range(2):
+                await asyncio.to_thread(come, port)
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            with pytest.raises(ssl.SSLError):
+                await asyncio.to_thread(come, port)
+
+    asyncio.run(run())

@@ -90,7 +90,7 @@ class Tls:
 def trusting(ca: str) -> ssl.SSLContext:
     """For who dials: believes these authorities and no others. Raises UserError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.sslsocket_class = SecureSocket
     try:
         context.load_verify_locations(cafile=ca)
@@ -114,8 +114,7 @@ def check(files: TlsFiles, host: str) -> datetime:
 def _serving(files: TlsFiles) -> ssl.SSLContext:
     _check_private(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # In 1.2 a client may resume a session.
     context.num_tickets = 0  # Nobody resumes; and no byte comes that is not the peer's own.
     context.sslsocket_class = SecureSocket
     try:
