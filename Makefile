@@ -90,7 +90,7 @@ wheels: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python native/wheels.py --python $(PYTHON) --out dist
 
 web:
-	npm --prefix web install --no-save --no-audit --no-fund
+	npm --prefix web ci --no-audit --no-fund
 	npm --prefix web run build
 
 soak: $(EXTENSION)

@@ -22,7 +22,7 @@ const builtFrom = {
 
 export default defineConfig({
   define: { __VERSION__: JSON.stringify(version) },
-  esbuild: { jsx: "automatic", jsxImportSource: "preact" },
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   plugins: [builtFrom],
   build: {
     outDir: "../src/trainmover/server/http/pages",

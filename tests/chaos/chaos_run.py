@@ -31,9 +31,12 @@ class Stuck(Exception):
 
 
 class Running:
-    """One run, from start to `end`. Everything it starts dies with this process at the latest."""
+    """One run, from start to `end`. Everything it starts dies with this process at the latest.
 
-    def __init__(self, folder: Path, command: list[str]) -> None:
+    files  descriptors that each of its processes may have, soft and hard limit; 0: as this process
+    """
+
+    def __init__(self, folder: Path, command: list[str], *, files: int = 0) -> None:
         self.folder = folder
         self.journal = folder / "journal.sqlite"
         self.output = folder / "output"
@@ -44,6 +47,8 @@ class Running:
         self._client: tuple[Run, Client] | None = None
         whole = [sys.executable, "-m", "trainmover", "run", "--run-dir", str(folder / "run")]
         whole += ["--journal", str(self.journal), *command]
+        if files:
+            whole = ["prlimit", f"--nofile={files}:{files}", *whole]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(whole, stdout=output, stderr=output)
 

@@ -49,8 +49,7 @@ export function follow(changed) {
     timer = timer || setTimeout(look, Math.max(LOOK_AGAIN_MS, LOOK_AGAIN_MS_A_MACHINE * machines));
   }
 
-  function entry(message) {
-    const one = JSON.parse(message.data);
+  function entry(one) {
     live.seq = one.seq;
     if (one.text) {
       live.entries = [...live.entries, one].slice(-ENTRIES_KEPT);
@@ -59,8 +58,7 @@ export function follow(changed) {
     soon();
   }
 
-  function pulse(message) {
-    const beat = JSON.parse(message.data);
+  function pulse(beat) {
     live.over = beat.over;
     live.points = add(live.points, beat);
     if (live.status) live.status = moved(live.status, beat);
@@ -72,16 +70,13 @@ export function follow(changed) {
     const there = await look();
     if (stopped) return;
     if (!there) return void setTimeout(begin, RETRY_MS);
-    source = api.stream(live.entries.length ? live.seq : Math.max(0, live.seq - 100));
-    source.onmessage = entry;
-    source.addEventListener("pulse", pulse);
-    source.onerror = () => {
-      source.close();
+    const after = live.entries.length ? live.seq : Math.max(0, live.seq - 100);
+    source = api.stream(after, { message: entry, pulse }, () => {
       if (stopped) return;
       if (!live.over) live.away = "The controller is away. Training goes on; this page tries again.";
       tell();
       setTimeout(begin, RETRY_MS);
-    };
+    });
   }
 
   function stop() {

@@ -4,11 +4,13 @@ import gzip
 import json
 import re
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from http_jobs import commit, training
@@ -234,9 +236,8 @@ def test_without_a_session_the_page_says_how_to_get_one(page: Any, tmp_path: Pat
         page.goto("about:blank")
         page.goto(used)
         says(page, "was used already", ".door")
-        roles = Roles(b"0123456789abcdef-token")
-        old = {"name": roles.cookie, "value": roles.begin(Role.OPERATOR, 0.0), "url": living.url}
-        page.context.add_cookies([old])
+        old = Roles(b"0123456789abcdef-token").begin(Role.OPERATOR, 0.0)
+        page.evaluate("(old) => sessionStorage.setItem('session', old)", old)
         page.goto("about:blank")
         page.goto(living.url)
         says(page, "The session is over", ".door")
@@ -247,6 +248,41 @@ def test_without_a_session_the_page_says_how_to_get_one(page: Any, tmp_path: Pat
 
 async def _use(living: Living, address: str) -> None:
     assert living._api.roles.redeem(address.partition("=")[2], time.time()) is Role.OPERATOR
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """Another user's page, at another port of this host. It keeps what it is sent."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(str(self.headers))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>elsewhere</h1>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.turns(4)
+def test_a_page_at_another_port_gets_no_session(page: Any, tmp_path: Path) -> None:
+    """Nor does a tab that is opened from the page's own."""
+    with Living(tmp_path) as living, HTTPServer(("127.0.0.1", 0), Elsewhere) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        page.goto(living.address())
+        page.wait_for_selector("[data-machine=m4]")
+        session = page.evaluate("sessionStorage.getItem('session')")
+        assert session
+        assert page.evaluate("document.cookie") == ""
+        assert page.context.cookies() == []
+        for where in (page, page.context.new_page()):
+            where.goto(f"http://127.0.0.1:{other.server_port}/")
+            assert where.evaluate("sessionStorage.getItem('session')") is None
+        other.shutdown()
+    assert Elsewhere.seen
+    assert not [headers for headers in Elsewhere.seen if session in headers]
 
 
 @pytest.mark.turns(4)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from http_plays import AUTH, V1, play
+from http_plays import AUTH, V1, VIEWER, play
 
-from trainmover.server.http import stream
+from trainmover import descriptors
+from trainmover.descriptors import raise_limit, shares
+from trainmover.server.http import stream, visitor
 from trainmover.server.run import Server
 
 SSE = {"Accept": "text/event-stream"}
@@ -97,7 +99,7 @@ def test_an_entry_is_encoded_once_for_all_readers(
 def test_who_stops_reading_is_cut_off_and_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "SLOW_S", 0.2)
+    monkeypatch.setattr(visitor, "SLOW_S", 0.2)
 
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         host, port = str(client.base_url).rstrip("/").removeprefix("http://").split(":")
@@ -114,7 +116,7 @@ def test_who_stops_reading_is_cut_off_and_holds_up_nobody(
 
     async def _readers(server: Server, client: httpx.AsyncClient) -> int:
         await asyncio.sleep(0.01)
-        return seen[0].readers if len(server.news.recent) > 20 else 1
+        return sum(seen[0].readers.values()) if len(server.news.recent) > 20 else 1
 
     seen: list[stream.Feed] = []
     begin = stream.Feed.__init__
@@ -130,22 +132,37 @@ def test_who_stops_reading_is_cut_off_and_holds_up_nobody(
 def test_too_many_readers_are_told_to_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmover.server.http.endpoints.STREAMS_MAX", 2)
+    """Of a role: viewers keep out no operator."""
+    monkeypatch.setattr(descriptors, "PROVED_MAX", 4)
+    monkeypatch.setattr(descriptors, "_between", lambda least, wanted, most: min(wanted, most))
+    viewer = SSE | VIEWER
 
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         async with (
-            client.stream("GET", f"{V1}/events", headers=SSE),
-            client.stream("GET", f"{V1}/events", headers=SSE),
+            client.stream("GET", f"{V1}/events", headers=viewer),
+            client.stream("GET", f"{V1}/events", headers=viewer),
         ):
-            refused = await client.get(f"{V1}/events", headers=SSE)
+            refused = await client.get(f"{V1}/events", headers=viewer)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+            async with client.stream("GET", f"{V1}/events", headers=SSE) as operators:
+                assert operators.status_code == 200
+
+    play(tmp_path, act)
+
+
+def test_head_of_the_stream_ends_at_once(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        head = await client.head(f"{V1}/events", headers=SSE)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"].startswith("text/event-stream")
 
     play(tmp_path, act)
 
 
 def test_two_hundred_pages_at_once(tmp_path: Path) -> None:
     """Each is a snapshot, and a stream that stays."""
-    pages = 200
+    raise_limit()
+    pages = min(200, shares().streams)
 
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         host, _, port = str(client.base_url).rstrip("/").removeprefix("http://").rpartition(":")

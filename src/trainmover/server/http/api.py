@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trainmover.descriptors import shares
-from trainmover.protocol.unauthenticated import QUEUE, Unauthenticated
+from trainmover.protocol.unauthenticated import QUEUE
 from trainmover.server.http.answers import encoded, refusal
 from trainmover.server.http.endpoints import ENDPOINTS, V1, Endpoint, Live
 from trainmover.server.http.guard import Guard, asker_of, may
@@ -26,7 +25,7 @@ from trainmover.server.http.openapi import document
 from trainmover.server.http.page import page_routes
 from trainmover.server.http.roles import Roles
 from trainmover.server.http.stream import Feed
-from trainmover.server.http.visitor import HEADERS_BYTES_MAX, Visitor
+from trainmover.server.http.visitor import HEADERS_BYTES_MAX, Visitor, Visitors
 from trainmover.server.run import Server
 
 if TYPE_CHECKING:
@@ -47,17 +46,17 @@ class Api:
     ) -> None:
         self.roles = Roles(token)
         app = _application(server, self.roles, tls is not None, names)
-        unknown: Unauthenticated[asyncio.Transport] = Unauthenticated(shares().strangers)
+        visitors = Visitors()
 
         def visitor(**given: Any) -> asyncio.Protocol:
-            visitor = Visitor(unknown, **given)
-            return visitor if tls is None else tls.behind(visitor, unknown.heard)
+            visitor = Visitor(visitors, **given)
+            return visitor if tls is None else tls.behind(visitor, visitors.unknown.heard)
 
         config = uvicorn.Config(
             app,
             http=visitor,  # type: ignore[arg-type]  # it makes connections
             h11_max_incomplete_event_size=HEADERS_BYTES_MAX,
-            backlog=shares().at_once,
+            backlog=visitors.at_once,
             log_level="critical",
             access_log=False,
             lifespan="off",
@@ -90,9 +89,9 @@ class _QuietUvicorn(uvicorn.Server):
 
 
 def _application(server: Server, roles: Roles, tls: bool, names: Collection[str]) -> ASGIApp:
-    live = Live(server, roles, Feed(server), Metrics(server), tls)
+    live = Live(server, roles, Feed(server), Metrics(server))
     pages = page_routes()
-    routes: list[BaseRoute] = [*(_route(live, each) for each in ENDPOINTS), _described(), *pages]
+    routes: list[BaseRoute] = [*_routes(live), _described(), *pages]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     open_to_all = [(each.method, each.path) for each in ENDPOINTS if each.role is None]
     open_to_all += [(how, page.path) for page in pages for how in ("GET", "HEAD")]
@@ -101,18 +100,23 @@ def _application(server: Server, roles: Roles, tls: bool, names: Collection[str]
     )
 
 
-def _route(live: Live, endpoint: Endpoint) -> Route:
-    """The endpoint is an ASGI application of its own, so that it may answer with a stream."""
-    return Route(endpoint.path, _Served(live, endpoint), methods=[endpoint.method])
+def _routes(live: Live) -> list[Route]:
+    """One for each path, so that a wrong method is told of all that there are."""
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return [Route(path, _Served(live, its), methods=list(its)) for path, its in paths.items()]
 
 
 class _Served:
-    def __init__(self, live: Live, endpoint: Endpoint) -> None:
+    """An ASGI application, so that an endpoint may answer with a stream. its: by method."""
+
+    def __init__(self, live: Live, its: Mapping[str, Endpoint]) -> None:
         self._live = live
-        self._endpoint = endpoint
+        self._its = its
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        endpoint = self._endpoint
+        endpoint = self._its["GET" if scope["method"] == "HEAD" else scope["method"]]
         if endpoint.role is not None and not may(scope, endpoint.role):
             asker = asker_of(scope)
             self._live.server.turned_away(f"the API refused {endpoint.path} to {asker}")

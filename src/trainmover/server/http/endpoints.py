@@ -4,7 +4,7 @@ Everything is at /api/v1, but what others expect elsewhere: /healthz, /metrics, 
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,8 @@ from trainmover.server.http.answers import as_json, encoded
 from trainmover.server.http.guard import asker_of, peer_of
 from trainmover.server.http.metrics import CONTENT_TYPE, Metrics
 from trainmover.server.http.roles import CODE_S, SESSION_S, Role, Roles
-from trainmover.server.http.stream import STREAMS_MAX, EventStream, Feed, entry
+from trainmover.server.http.stream import CONTENT_TYPE as EVENT_STREAM
+from trainmover.server.http.stream import EventStream, Feed, entry
 from trainmover.server.run import STOP_GRACE_S, Server
 from trainmover.server.view.snapshot import incident_json
 
@@ -30,6 +31,9 @@ V1 = "/api/v1"
 STOPPED_CODE = 143
 DIGITS_MAX = 18
 BODY_BYTES_MAX = 256 * 1024
+"""A placement names all machines of a job."""
+STRANGERS_BODY_BYTES_MAX = 8 * 1024
+"""A token or a code, without having proved one."""
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -42,14 +46,13 @@ class Live:
     roles: Roles
     feed: Feed
     metrics: Metrics
-    tls: bool
 
 
 @dataclass(frozen=True)
 class Endpoint:
     """role: the least; None: anybody's. body, answer: types. optional_body: it may be missing.
 
-    query   name -> what it means
+    query   name, what it means, its schema
     stream  what server-sent events carry, one of these, if it is asked for them
     """
 
@@ -61,7 +64,7 @@ class Endpoint:
     answer: Any
     body: type[msgspec.Struct] | None = None
     optional_body: bool = False
-    query: tuple[tuple[str, str], ...] = ()
+    query: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
     stream: tuple[Any, ...] = ()
     content_type: str = "application/json"
 
@@ -94,12 +97,16 @@ async def _incident(live: Live, request: Request) -> Response:
 async def _events(live: Live, request: Request) -> ASGIApp:
     given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = _number(given, "after")
-    if "text/event-stream" not in request.headers.get("accept", ""):
+    if EVENT_STREAM not in request.headers.get("accept", ""):
         return as_json([entry(told) async for told in live.server.news.since(after)])
-    if live.feed.readers >= STREAMS_MAX:
-        raise HTTPException(503, "Too many read the stream.", headers={"Retry-After": "5"})
+    if request.method == "HEAD":
+        return Response(media_type=EVENT_STREAM)
+    role = asker_of(request.scope).role
+    if live.feed.readers[role] >= live.feed.streams_max:
+        text = f"Too many read the stream as the {role.word}."
+        raise HTTPException(503, text, headers={"Retry-After": "5"})
     pulses = request.query_params.get("pulse", "") == "true"
-    return EventStream(live.server, live.feed, after, pulses=pulses)
+    return EventStream(live.server, live.feed, role, after, pulses=pulses)
 
 
 def _number(given: str, what: str) -> int:
@@ -194,12 +201,14 @@ def _answered(live: Live, answer: Answered) -> Response:
 
 
 async def _code(live: Live, request: Request) -> Response:
-    role = asker_of(request.scope).role
-    return as_json(types.Code(code=live.roles.code(role, time.time()), expires_s=CODE_S))
+    asker = asker_of(request.scope)
+    if asker.how != "token":
+        raise HTTPException(403, "A code takes a token: a session makes no other session.")
+    return as_json(types.Code(code=live.roles.code(asker.role, time.time()), expires_s=CODE_S))
 
 
 async def _enter(live: Live, request: Request) -> Response:
-    given = await _body(request, types.Enter)
+    given = await _body(request, types.Enter, bytes_max=STRANGERS_BODY_BYTES_MAX)
     role = None
     if given.code is not None:
         role = live.roles.redeem(given.code, time.time())
@@ -210,35 +219,23 @@ async def _enter(live: Live, request: Request) -> Response:
         why = "This code was used already, or is older than a minute. Type: trainmover dashboard"
         raise HTTPException(401, why if given.token is None else "This is no token of the job.")
     live.server.note(f"a session of the {role.word} begins at {peer_of(request.scope)}")
-    begun = as_json(types.Session(role=role.word, expires_s=SESSION_S))
-    _set_cookie(live, begun, live.roles.begin(role, time.time()), round(SESSION_S))
-    return begun
+    session = live.roles.begin(role, time.time())
+    return as_json(types.Session(role=role.word, session=session, expires_s=SESSION_S))
 
 
 async def _session(live: Live, request: Request) -> Response:
-    return as_json(types.Session(role=asker_of(request.scope).role.word, expires_s=SESSION_S))
+    return as_json(types.Who(role=asker_of(request.scope).role.word))
 
 
-async def _leave(live: Live, request: Request) -> Response:
-    left = as_json(types.Answer(ok=True, text="The session is over.", incident=None))
-    _set_cookie(live, left, "", 0)
-    return left
-
-
-def _set_cookie(live: Live, response: Response, value: str, max_age_s: int) -> None:
-    response.set_cookie(
-        live.roles.cookie, value, max_age=max_age_s, path="/", secure=live.tls, httponly=True,
-        samesite="strict",
-    )  # fmt: skip
-
-
-async def _body(request: Request, kind: type[B], default: bytes = b"") -> B:
+async def _body(
+    request: Request, kind: type[B], default: bytes = b"", *, bytes_max: int = BODY_BYTES_MAX
+) -> B:
     """Raises HTTPException for one that is none, or too large, before it is all here."""
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > BODY_BYTES_MAX:
-            text = f"At most {BODY_BYTES_MAX} bytes are taken."
+        if len(body) > bytes_max:
+            text = f"At most {bytes_max} bytes are taken."
             raise HTTPException(413, text, headers={"Connection": "close"})
     try:
         return msgspec.json.decode(body or default, type=kind)
@@ -247,8 +244,9 @@ async def _body(request: Request, kind: type[B], default: bytes = b"") -> B:
         raise HTTPException(400, f"The body is no {kind.__name__.lower()}: {why}.") from error
 
 
-_AFTER = ("after", "entries above this number; the header Last-Event-ID says the same")
-_PULSE = ("pulse", "`true`: the stream has an event `pulse` each second, too")
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**DIGITS_MAX - 1}
+_AFTER = ("after", "entries above this number; the header Last-Event-ID says the same", _NUMBER)
+_PULSE = ("pulse", "the stream has an event `pulse` each second, too", {"type": "boolean"})
 _V, _O = Role.VIEWER, Role.OPERATOR
 
 ENDPOINTS = (
@@ -296,13 +294,12 @@ ENDPOINTS = (
         "POST", f"{V1}/stop", "End the job in order.", _O, _stop, types.Answer, types.Stop, True
     ),
     Endpoint(
-        "POST", f"{V1}/codes", "A one-time code for a session of one's own role.", _V, _code,
+        "POST", f"{V1}/codes", "A one-time code for a session of the token's role.", _V, _code,
         types.Code,
     ),
     Endpoint(
         "POST", f"{V1}/session", "Begin a session of a browser.", None, _enter, types.Session,
         types.Enter,
     ),
-    Endpoint("GET", f"{V1}/session", "Who one is.", _V, _session, types.Session),
-    Endpoint("DELETE", f"{V1}/session", "End the session.", _V, _leave, types.Answer),
+    Endpoint("GET", f"{V1}/session", "Who one is.", _V, _session, types.Who),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Host     an address or a name of this host: a page that has its own name point here (DNS
          rebinding) does not come through
-Origin   none, or this very page: no other site's page can ask with a user's session
+Origin   none, or this very page: no other site's page asks in a browser
 role     of the token or session; whoever has none sees that the controller lives, and the
          page's files
 """
@@ -11,13 +11,13 @@ import ipaddress
 import socket
 import time
 from collections.abc import Callable, Collection
-from http.cookies import CookieError, SimpleCookie
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmover.server.http.answers import refusal
-from trainmover.server.http.roles import Asker, Role, Roles
-from trainmover.server.http.visitor import proved
+from trainmover.server.http.roles import Asker, Role, Roles, looks_like_session
+from trainmover.server.http.visitor import HEADERS_BYTES_MAX, prove
 
 ASKER = "asker"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -58,11 +58,17 @@ class Guard:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         send = _with_headers(send)
+        if _head_bytes(scope) > HEADERS_BYTES_MAX:
+            why = f"The request's line and headers have more than {HEADERS_BYTES_MAX} bytes."
+            await refusal(431, why, close=True)(scope, receive, send)
+            return
         asker = self._asker(headers, scope)
+        if asker is not None and not prove(scope, asker.role):
+            await _too_many(asker.role)(scope, receive, send)
+            return
         if asker is not None:
-            proved(scope)
             scope["state"][ASKER] = asker
-        if why := self._why_elsewhere(headers) or self._why_forged(headers, scope, asker):
+        if why := self._why_elsewhere(headers) or self._why_forged(headers):
             await refusal(403, why)(scope, receive, send)
         elif asker is None and (scope["method"], scope["path"]) not in self._open:
             await self._turn_away(headers, scope, receive, send)
@@ -75,19 +81,19 @@ class Guard:
         if scope["method"] not in SAFE:
             what = f"{scope['method'][:20]} {scope['path'][:100]!r}"
             self._refused(f"the API refused {what} without a token from {peer_of(scope)}")
-        had_session = self._roles.cookie in headers.get(b"cookie", "")
+        had_session = looks_like_session(_bearer(headers) or "")
         over = "The session is over. Type: trainmover dashboard"
         none = "This request carries no token of the job, nor a session."
         await refusal(401, over if had_session else none, close=True)(scope, receive, send)
 
     def _asker(self, headers: dict[bytes, str], scope: Scope) -> Asker | None:
-        if (given := headers.get(b"authorization")) is not None:
-            kind, _, token = given.partition(" ")
-            role = self._roles.of_token(token.encode("latin-1")) if kind == "Bearer" else None
-            return None if role is None else Asker(role, "token", peer_of(scope))
-        if (cookie := _cookie(headers.get(b"cookie", ""), self._roles.cookie)) is not None:
-            role = self._roles.of_session(cookie, time.time())
-            return None if role is None else Asker(role, "session", peer_of(scope))
+        given = _bearer(headers)
+        if given is None:
+            return None
+        if (role := self._roles.of_token(given.encode("latin-1"))) is not None:
+            return Asker(role, "token", peer_of(scope))
+        if (role := self._roles.of_session(given, time.time())) is not None:
+            return Asker(role, "session", peer_of(scope))
         return None
 
     def _why_elsewhere(self, headers: dict[bytes, str]) -> str:
@@ -96,14 +102,11 @@ class Guard:
             return ""
         return f"Host is {host[:100]!r}: this is another one. Ask by address, or by its own name."
 
-    def _why_forged(self, headers: dict[bytes, str], scope: Scope, asker: Asker | None) -> str:
+    def _why_forged(self, headers: dict[bytes, str]) -> str:
         origin = headers.get(b"origin")
         own = f"{self._scheme}://{headers.get(b'host', '')}"
         if origin is not None and origin.lower() != own.lower():
             return f"Another site's page has asked for this: {origin[:100]!r}."
-        by_session = asker is not None and asker.how == "session"
-        if by_session and origin is None and scope["method"] not in SAFE:
-            return "What changes something by a session has to say its Origin."
         return ""
 
 
@@ -131,12 +134,22 @@ def _is_here(host: str, names: Collection[str]) -> bool:
     return True
 
 
-def _cookie(header: str, name: str) -> str | None:
-    try:
-        morsel = SimpleCookie(header).get(name)
-    except CookieError:
-        return None
-    return None if morsel is None else morsel.value
+def _head_bytes(scope: Scope) -> int:
+    """What a request has before its body, as it came but for separators."""
+    headers = sum(len(name) + len(value) for name, value in scope["headers"])
+    return headers + len(scope["raw_path"]) + len(scope["query_string"])
+
+
+def _bearer(headers: dict[bytes, str]) -> str | None:
+    kind, _, given = headers.get(b"authorization", "").partition(" ")
+    return given if kind == "Bearer" else None
+
+
+def _too_many(role: Role) -> Response:
+    text = f"Too many connections of the {role.word}. Close some, or come again in a moment."
+    refused = refusal(503, text, close=True)
+    refused.headers["Retry-After"] = "5"
+    return refused
 
 
 def _with_headers(send: Send) -> Send:

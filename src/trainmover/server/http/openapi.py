@@ -6,17 +6,20 @@ from typing import Any
 
 import msgspec
 
-from trainmover.server.http.endpoints import Endpoint
+from trainmover.server.http.endpoints import DIGITS_MAX, Endpoint
 from trainmover.server.http.types import Error
 from trainmover.version import VERSION
 
 _REF = "#/components/schemas/{name}"
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": 10**DIGITS_MAX - 1}
 _SAYS = {
     400: "The request cannot be read.",
     401: "No token of the job, and no session.",
     403: "The role is not enough, or the request comes from elsewhere.",
     404: "There is none.",
     413: "The body is too large.",
+    431: "The headers are too large.",
+    503: "Too many of this role are here.",
 }
 
 
@@ -41,8 +44,11 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "trainmover_RUN"},
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of the job, or a session that POST /session gave.",
+                },
             },
         },
     }
@@ -60,7 +66,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
         "responses": {"200": {"description": "Answered.", "content": answer}}
         | {str(c): {"description": _SAYS[c], "content": refused} for c in _refusals(endpoint)},
     }
-    operation["security"] = [{"token": []}, {"session": []}] if endpoint.role else []
+    operation["security"] = [{"token": []}] if endpoint.role else []
     if endpoint.role:
         operation["x-role"] = endpoint.role.word
     if parameters := [*_in_path(endpoint), *_in_query(endpoint)]:
@@ -72,11 +78,13 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refusals(endpoint: Endpoint) -> list[int]:
-    codes = [403]
+    codes = [403, 431]
     if endpoint.body is not None:
         codes += [400, 413]
     if endpoint.query:
         codes.append(400)
+    if endpoint.role is not None:
+        codes.append(503)
     if endpoint.role is not None or endpoint.path.endswith("/session"):
         codes.append(401)
     if "{" in endpoint.path:
@@ -86,15 +94,15 @@ def _refusals(endpoint: Endpoint) -> list[int]:
 
 def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
+        {"name": name, "in": "path", "required": True, "schema": _NUMBER}
         for name in re.findall(r"{(\w+)}", endpoint.path)
     ]
 
 
 def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "query", "description": what, "schema": {"type": "string"}}
-        for name, what in endpoint.query
+        {"name": name, "in": "query", "description": what, "schema": schema}
+        for name, what, schema in endpoint.query
     ]
 
 

@@ -5,7 +5,8 @@ chance; time is given.
     viewer token, made from it  --viewer-->  what changes nothing
 
 Nothing of it is kept but codes: a session is a sentence that is signed with a key made from the
-token, so that the next controller knows it too.
+token, so that the next controller knows it too. It ends at the time that it names, and cannot be
+made longer: a code takes a token.
 """
 
 import hmac
@@ -58,8 +59,6 @@ class Roles:
         self._tokens = {Role.OPERATOR: token, Role.VIEWER: viewer_token(token)}
         self._key = _made(token, b"session").encode()
         self._codes: dict[str, tuple[Role, float]] = {}
-        self.cookie = f"trainmover_{_made(token, b'cookie')[:12]}"
-        """Of this job: cookies do not tell ports of one host apart."""
 
     def of_token(self, given: bytes) -> Role | None:
         """Compared in constant time, with all there are."""
@@ -67,14 +66,14 @@ class Roles:
         return equal[0] if equal else None
 
     def begin(self, role: Role, now_s: float) -> str:
-        """What the cookie of a session says."""
+        """Return what a browser shows instead of a token."""
         said = f"{role.word}.{int(now_s + SESSION_S)}.{secrets.token_hex(16)}"
         return f"{said}.{self._sign(said)}"
 
-    def of_session(self, cookie: str, now_s: float) -> Role | None:
+    def of_session(self, shown: str, now_s: float) -> Role | None:
         """None if it is none, or over."""
-        said, _, signed = cookie.rpartition(".")
-        if not cookie.isascii() or not hmac.compare_digest(signed, self._sign(said)):
+        said, _, signed = shown.rpartition(".")
+        if not shown.isascii() or not hmac.compare_digest(signed, self._sign(said)):
             return None
         word, ends, _ = said.split(".")
         return Role[word.upper()] if now_s < int(ends) else None
@@ -83,10 +82,11 @@ class Roles:
         return hmac.new(self._key, said.encode(), sha256).hexdigest()
 
     def code(self, role: Role, now_s: float) -> str:
-        """Good once, for a minute."""
+        """Return a code that is good once, for a minute. Each role has a number of its own."""
         self._codes = {code: one for code, one in self._codes.items() if one[1] > now_s}
-        while len(self._codes) >= CODES_MAX:
-            del self._codes[next(iter(self._codes))]
+        its = [code for code, (whose, _) in self._codes.items() if whose is role]
+        if len(its) >= CODES_MAX:
+            del self._codes[its[0]]
         code = secrets.token_urlsafe(24)
         self._codes[code] = (role, now_s + CODE_S)
         return code
@@ -95,3 +95,8 @@ class Roles:
         """The code is used up."""
         role, ends_s = self._codes.pop(code, (None, 0.0))
         return role if now_s < ends_s else None
+
+
+def looks_like_session(shown: str) -> bool:
+    """Whether this was a session of some job, at some time."""
+    return shown.partition(".")[0].upper() in Role.__members__ and shown.count(".") == 3

@@ -2,34 +2,37 @@
 
 What is sent is encoded once. A reader is given the next when the last has gone out, so nothing is
 queued for one that is slow: it has a place in the journal, and what the kernel and one buffer hold.
-One that takes nothing for `SLOW_S` is cut off; it may come again and go on after its last id.
+One that takes nothing for a while is cut off (`visitor`); it may come again and go on after its
+last id.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from trainmover.descriptors import shares
 from trainmover.ids import Slot
+from trainmover.server.http.roles import Role
 from trainmover.server.http.types import Entry, Pulse
-from trainmover.server.http.visitor import cut_off
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Told
 
-SLOW_S = 10.0
-STREAMS_MAX = 512
 PULSE_S = 1.0
 STATUS_S = 0.2
 KEPT = 512
 """Entries that are kept encoded."""
-_HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+CONTENT_TYPE = "text/event-stream"
+_HEADERS = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
 
 
 class Feed:
-    """What all readers get, made once for all of them. readers: how many there are."""
+    """What all readers get, made once for all of them. readers: how many there are of each role, of
+    `streams_max`."""
 
     def __init__(self, server: Server, now_s: Callable[[], float] = time.monotonic) -> None:
         self._server = server
@@ -37,7 +40,8 @@ class Feed:
         self._lines: dict[int, bytes] = {}
         self._status = (-1.0, -1, b"")
         self._pulse = (-1.0, b"")
-        self.readers = 0
+        self.readers: Counter[Role] = Counter()
+        self.streams_max = shares().streams
 
     def line(self, told: Told) -> bytes:
         """One entry."""
@@ -72,35 +76,30 @@ class EventStream:
     """The answer of one reader: entries above `after`, then each as it comes, until the job is
     over; with a pulse each second, if it is asked for."""
 
-    def __init__(self, server: Server, feed: Feed, after: int, *, pulses: bool) -> None:
+    def __init__(self, server: Server, feed: Feed, role: Role, after: int, *, pulses: bool) -> None:
         self._server = server
+        self._role = role
         self._feed = feed
         self._after = after
         self._pulses = pulses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._feed.readers += 1
+        self._feed.readers[self._role] += 1
         gone = asyncio.create_task(_gone(receive))
-        said = asyncio.create_task(self._say(scope, send))
+        said = asyncio.create_task(self._say(send))
         try:
             await asyncio.wait({gone, said}, return_when=asyncio.FIRST_COMPLETED)
             if said.done():
                 said.result()
         finally:
-            self._feed.readers -= 1
+            self._feed.readers[self._role] -= 1
             gone.cancel()
             said.cancel()
 
-    async def _say(self, scope: Scope, send: Send) -> None:
+    async def _say(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         async for part in self._parts():
-            body = {"type": "http.response.body", "body": part, "more_body": True}
-            try:
-                async with asyncio.timeout(SLOW_S):
-                    await send(body)
-            except TimeoutError:
-                cut_off(scope)
-                return
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _parts(self) -> AsyncIterator[bytes]:

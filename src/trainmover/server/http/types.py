@@ -99,10 +99,17 @@ class Code(TypedDict):
 
 
 class Session(TypedDict):
-    """The session's cookie comes beside it."""
+    """session: shown instead of a token (`Authorization: Bearer`), until it ends."""
 
     role: str
+    session: str
     expires_s: float
+
+
+class Who(TypedDict):
+    """Whose token or session came with the request."""
+
+    role: str
 
 
 class Vote(TypedDict):
