@@ -191,7 +191,8 @@ class Job:
     def report(self, **values: float | Tensor) -> None:
         """Numbers of this step, for the job's record: they commit with it, exactly once.
 
-        Call it inside a step, before `optimizer.step()`. values: floats or tensors of one element.
+        Call it inside a step, before `optimizer.step()`. values: floats or tensors of one element,
+        at most 500 a step, with names of at most 100 characters; others are left out.
         """
         self._runtime.report(values)
 

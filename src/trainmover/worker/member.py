@@ -499,7 +499,11 @@ class Member:
             )
         is_own = not self.boundary.tainted()
         for name, value in values.items():  # The script may change its memory behind this.
-            if isinstance(value, Tensor):
+            if not self.reported.has_room(name):
+                text = "" if self.is_shadow else self.reported.told_of_bounds()
+                if text:
+                    self.say(Warned(rank=self.rank, text=text))
+            elif isinstance(value, Tensor):
                 self.reported.values[name] = value.detach().clone()
                 if is_own and value.requires_grad and value.is_cpu:
                     self.reported.own.add(name)

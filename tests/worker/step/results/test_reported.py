@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainmover.errors import UserError
-from trainmover.worker.step.results.reported import Reported, code_of
+from trainmover.worker.step.results.reported import NAME_CHARS_MAX, NAMES_MAX, Reported, code_of
 
 Step = Callable[[], Tensor]
 
@@ -93,6 +93,22 @@ def test_what_was_reported_by_name_counts() -> None:
     reported.returned(step(), passed=True)
     assert reported.numbers() == {"mine": 3.0}
     assert not reported.late
+
+
+def test_names_and_number_of_values_have_bounds() -> None:
+    """Each step alone decides, so a joiner that makes it decides the same."""
+    reported = Reported()
+    for _ in range(2):
+        reported.begin(lambda: None)
+        for number in range(2 * NAMES_MAX):
+            if reported.has_room(f"v{number}"):
+                reported.values[f"v{number}"] = 1.0
+        assert len(reported.numbers()) == NAMES_MAX
+        assert reported.has_room("v0")
+        assert not reported.has_room("another")
+    assert not Reported().has_room("x" * (NAME_CHARS_MAX + 1))
+    assert "the job goes on" in reported.told_of_bounds()
+    assert reported.told_of_bounds() == ""
 
 
 def test_a_nan_is_itself() -> None:

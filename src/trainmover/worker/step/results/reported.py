@@ -28,6 +28,11 @@ LOOKS_MAX = 8
 """Steps in which the returned number is looked for among the variables."""
 
 
+NAMES_MAX = 500
+NAME_CHARS_MAX = 100
+"""What a step reports goes to two machines and into the journal, in each step."""
+
+
 class Reported:
     """Of one rank's steps.
 
@@ -52,6 +57,7 @@ class Reported:
         self._looks = 0
         self._seen: dict[int, Place] = {}
         self._found = False  # The number in `values` is from a variable.
+        self._told_of_bounds = False
 
     def begin(self, function: Callable[..., Any]) -> None:
         """A step is tried."""
@@ -60,6 +66,22 @@ class Reported:
         if function is not self._function:
             self._function = function
             self.code = code_of(function)
+
+    def has_room(self, name: str) -> bool:
+        """Whether a value of that name is kept. Decided from this step alone, so that every process
+        which makes the step decides the same."""
+        return len(name) <= NAME_CHARS_MAX and (name in self.values or len(self.values) < NAMES_MAX)
+
+    def told_of_bounds(self) -> str:
+        """The sentence for the first value that is not kept; "" for later ones."""
+        told, self._told_of_bounds = self._told_of_bounds, True
+        if told:
+            return ""
+        return (
+            f"job.report() keeps {NAMES_MAX} values of a step, with names of at most "
+            f"{NAME_CHARS_MAX} characters; further ones are left out of the job's record, and the "
+            "job goes on. Report fewer or shorter names, or write them to a file of your own"
+        )
 
     def abort(self, *, at_gate: bool) -> None:
         """The try is over, and the step is made once more. at_gate: it had come that far"""
