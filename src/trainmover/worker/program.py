@@ -14,6 +14,7 @@ from trainmover.comm import groups
 from trainmover.comm.failures import is_of_device
 from trainmover.sandbox.process.modules import is_own_file
 from trainmover.state.kinds.parallel.hooks import forget_hooks
+from trainmover.state.script.class_caches import forget_classes
 from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
@@ -121,6 +122,7 @@ def clean_up(*, last: bool = False) -> None:
     if not last:
         forget_hooks()
         forget_groups()
+        forget_classes()
         compiled.forget()
     gc.collect()
 

@@ -122,7 +122,7 @@ def entry_of(
     if folded is NO_VALUE:
         return of_kind(kind)
     if folded is _NOT_READ:
-        return kinds.unread_entry_of(kind) or NO_VALUE  # type: ignore[arg-type]
+        return kinds.unread_entry_of(kind) or NO_VALUE
     try:
         digest = xxhash.xxh3_64_digest(_encoder.encode(folded))
     except (OverflowError, UnicodeError):  # A number or a name that msgpack has not.
@@ -451,9 +451,9 @@ class Fold:
         try:
             folded = self.of(value, depth + 1)
         except CANNOT_BE_READ:  # It hides itself alone, not what it lies in.
-            unread = ["not read", kinds.name_of(type(value))]  # type: ignore[arg-type]
+            unread = ["not read", kinds.name_of(type(value))]
             folded = could_be_read(partial(self.of, value, depth + 1), unread)
-        return kinds.name_of(type(value)) if folded is NO_VALUE else folded  # type: ignore[arg-type]
+        return kinds.name_of(type(value)) if folded is NO_VALUE else folded
 
     def _tensor(self, value: Tensor) -> Any:
         if wrapped := wrapped_in(value):

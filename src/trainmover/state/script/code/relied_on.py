@@ -15,6 +15,7 @@ import numpy
 from torch import nn
 
 from trainmover.installed import is_installed
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.code.grammar import CONSTRUCTORS, is_special
 from trainmover.state.script.code.read_by_name import OTHERS, Reads, reads_any
 from trainmover.state.script.things.libraries import is_of_library, module_of
@@ -58,7 +59,7 @@ def worthless(temporary: set[str], kinds: Iterable[type]) -> set[str]:
     return temporary - relied_on(kinds, temporary)
 
 
-@functools.cache
+@cached_by_class
 def _reads(kind: type, name: str) -> bool:
     bound = [value for value in vars(kind).values() if not isinstance(value, staticmethod)]
     codes = [function.__code__ for value in bound for function in _functions_in(value)]

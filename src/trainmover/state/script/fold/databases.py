@@ -1,15 +1,16 @@
 """A database of SQLite's that lies in memory: no other process has it."""
 
-from functools import lru_cache
 from typing import Any
 
 import xxhash
+
+from trainmover.state.script.class_caches import cached_by_class
 
 _WHOLE_MAX = 1 << 20
 """Bytes of one that is read as a whole; of a larger one only how often rows were changed."""
 
 
-@lru_cache(maxsize=256)
+@cached_by_class
 def is_one(kind: type) -> bool:
     """Whether objects of this class are connections to databases."""
     return any((one.__module__, one.__name__) == ("sqlite3", "Connection") for one in kind.__mro__)

@@ -6,7 +6,6 @@ import io
 import subprocess
 import threading
 from concurrent.futures import Executor, Future
-from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 import xxhash
 
 from trainmover.state.script import handles
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.things.libraries import module_of, only_shows
 from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Work
 
@@ -32,13 +32,13 @@ _SHOWS = ("torch.utils.tensorboard.",)
 """What it is given, and gives nothing of it back: as in `only_shows`."""
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def name_of(kind: type) -> str:
     """The same in all processes; "" where a rank and a run in the sandbox may differ."""
     return "" if _may_differ(kind) else f"{module_of(kind)}.{kind.__qualname__}"
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def entry_of(kind: type) -> list[Any] | None:
     """Of every object that nothing but its type tells; None where not even that is compared.
 
@@ -52,7 +52,7 @@ def entry_of(kind: type) -> list[Any] | None:
     return [_digest_of("of the kind", name), f"a {kind.__name__}"] if name else None
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def unread_entry_of(kind: type) -> list[Any] | None:
     """Of one that cannot be looked at, as a text that is closed."""
     name = name_of(kind)

@@ -8,7 +8,6 @@ What holds the time, a file, a socket or a thread is neither: it has its type al
 """
 
 import weakref
-from functools import lru_cache
 from pickle import PickleError
 from types import FunctionType, NoneType
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy
 from torch.distributions import Distribution
 
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.things.held import CANNOT_BE_READ, computed_in, has_attributes, held_by
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.torch_internals.distributions import REMEMBERED, leads_back
@@ -34,7 +34,7 @@ _REMEMBERS = ("hash", "cache")
 """In the name of one."""
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def has_attributes_of_numbers(kind: type) -> bool:
     """Whether attributes tell all of such an object."""
     module = module_of(kind)
@@ -43,7 +43,7 @@ def has_attributes_of_numbers(kind: type) -> bool:
     )
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def is_value(kind: type) -> bool:
     """Whether what makes it anew tells all of such an object."""
     if has_attributes(kind) or issubclass(kind, BaseException) or only_shows(kind):
@@ -55,7 +55,7 @@ def is_value(kind: type) -> bool:
     return _is_in(module_of(kind), _OF_VALUES) or (in_python and is_of_library(kind))
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def is_image(kind: type) -> bool:
     """Whether it shows its memory as numpy wants it, as those of PIL do."""
     shows = any("__array_interface__" in vars(one) for one in kind.__mro__)
@@ -64,7 +64,7 @@ def is_image(kind: type) -> bool:
 
 def attributes_of(value: object) -> dict[str, Any]:
     """By name, in a fixed order; not those that it may have only since it was asked."""
-    held, computed = held_by(value), computed_in(type(value))  # type: ignore[arg-type]
+    held, computed = held_by(value), computed_in(type(value))
     return {
         name: one
         for name, one in sorted(held.items(), key=_name)

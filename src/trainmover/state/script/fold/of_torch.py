@@ -6,12 +6,12 @@ And members of enumerations that are written in C++.
 import contextlib
 import dis
 import sys
-from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
 import torch
 
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.fold.kinds import PLAIN
 from trainmover.state.script.fold.objects import attributes_of
 from trainmover.state.script.things.held import has_attributes
@@ -33,7 +33,7 @@ _CONTAINERS = (dict, list, tuple, set, frozenset)
 _DATA = (torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def is_one(kind: type) -> bool:
     """Whether attributes tell all of such an object: nothing of it is written in C++."""
     if kind in _OF_PYTHON:
@@ -49,7 +49,7 @@ def _is_in_python(kind: type) -> bool:
     return file is not None and file.endswith(".py")
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def is_member(kind: type) -> bool:
     """Whether its objects are members of an enumeration of torch's that is written in C++."""
     held = vars(kind)
@@ -71,7 +71,7 @@ def _tells(value: object) -> bool:
     return known or is_one(kind) or is_member(kind)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def _kept_while_entered(kind: type) -> frozenset[str]:
     """Attributes that are stored as it is entered."""
     enters = getattr(kind, "__enter__", None)

@@ -22,6 +22,7 @@ from types import (
 from typing import Any
 
 from trainmover.installed import is_installed
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.place.stacked import can_be_read, owner_at
 from trainmover.state.script.place.withs import EXITS, STACKS
@@ -155,7 +156,7 @@ def stored_by_begin(kind: type) -> set[str]:
     return _named_by(kind, _ENTERS, "STORE_ATTR")
 
 
-@lru_cache(maxsize=256)
+@cached_by_class
 def _named_by(kind: type, methods: tuple[str, ...], how: str) -> set[str]:
     """Names in these methods, and in those that they name, by instructions that begin so."""
     coming, seen, found = [*methods], {*methods}, set[str]()

@@ -349,7 +349,7 @@ class Inside:
     def _attributes(self, owner: object, path: str, depth: int) -> None:
         """Of an object of the script's own class, which may be derived from one of a library's."""
         self._objects += 1
-        within = grown_in(type(owner))  # type: ignore[arg-type]
+        within = grown_in(type(owner))
         kind, held = type(owner), held_by(owner)
         self.counting.trained |= {
             name for name, one in held.items() if issubclass(type(one), TRAINED)

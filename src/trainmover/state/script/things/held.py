@@ -7,7 +7,6 @@ import inspect
 import sys
 import threading
 from contextlib import suppress
-from functools import lru_cache
 from types import (
     CodeType,
     FrameType,
@@ -16,6 +15,8 @@ from types import (
     MemberDescriptorType,
 )
 from typing import Any
+
+from trainmover.state.script.class_caches import cached_by_class
 
 CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
@@ -41,7 +42,7 @@ def _mangled(name: str, kind: type) -> str:
     return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def computed_in(kind: type) -> dict[str, "functools.cached_property[Any]"]:
     """Attributes that its objects get as they are first asked for."""
     every = {name: one for base in reversed(kind.__mro__) for name, one in vars(base).items()}
@@ -61,7 +62,7 @@ def held_by(value: object) -> dict[str, Any]:
     """Its attributes, live; {} if it has none of its own."""
     if issubclass(type(value), threading.local):
         return threading.local.__getattribute__(value, "__dict__")  # type: ignore
-    slot = _dict_slot(type(value))  # type: ignore[arg-type]
+    slot = _dict_slot(type(value))
     held = None if slot is None else slot.__get__(value)
     return held if type(held) is dict else {}
 
@@ -94,7 +95,7 @@ def has_attributes(kind: type) -> bool:
     return _dict_slot(kind) is not None
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def _dict_slot(kind: type) -> GetSetDescriptorType | MemberDescriptorType | None:
     """Python's own: a property of that name may do anything."""
     found = next((vars(one)["__dict__"] for one in kind.__mro__ if "__dict__" in vars(one)), None)

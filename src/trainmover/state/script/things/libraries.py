@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainmover.state.kinds.modules.attributes import goes_along
+from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.code.grammar import changed_in_place, stores_of
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, tree_of
@@ -71,7 +72,7 @@ def kept_in(owner: object) -> set[str]:
     keeps = any(type(value) in (Tensor, list) for value in held.values())
     if not keeps or nn.Parameter in map(type, tensors_of(owner).values()):  # type: ignore[arg-type]
         return set()
-    found = set(stored_in(type(owner)))  # type: ignore[arg-type]
+    found = set(stored_in(type(owner)))
     for kind in filter(is_of_library, type(owner).__mro__):
         source = _source_of(kind)
         if source is not None and source.dynamic:
@@ -88,7 +89,7 @@ def only_shows(kind: type) -> bool:
     return package in _ONLY_SHOW or any(part.startswith("logg") for part in inside)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def stored_in(kind: type) -> frozenset[str]:
     """Attributes that methods of a library's class store to as it is used, as its source says; not
     what tells the time."""
@@ -101,14 +102,14 @@ def stored_in(kind: type) -> frozenset[str]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def grown_in(kind: type) -> frozenset[str]:
     """Attributes, of whatever object, that the files of a library's class make out of what they
     were, as `state.steps += 1`."""
     return frozenset().union(*(_grown(_file_of(one)) for one in kind.__mro__ if is_of_library(one)))
 
 
-@lru_cache(maxsize=1024)
+@cached_by_class
 def clocks_in(kind: type) -> frozenset[str]:
     """Attributes that tell the time in the files of a library's class."""
     found = [_source_of(one) for one in kind.__mro__ if is_of_library(one)]
