@@ -26,10 +26,10 @@ WAIT_S = 60.0
 class Commanded:
     """One run. family: everything that was ever seen of it."""
 
-    def __init__(self, folder: Path, *flags: str, pace: float = 0.02) -> None:
+    def __init__(self, folder: Path, *flags: str, pace: float = 0.02, script: str = TRAIN) -> None:
         self.folder = folder
         command = [sys.executable, "-m", "trainmover", "run", *flags]
-        command += ["--run-dir", f"{folder}/run", "--journal", f"{folder}/journal.sqlite", TRAIN]
+        command += ["--run-dir", f"{folder}/run", "--journal", f"{folder}/journal.sqlite", script]
         command += ["--pace", str(pace), "--steps", "100000", "--until", f"{folder}/done"]
         self.errors = folder / "stderr"
         with self.errors.open("wb") as errors:

@@ -9,6 +9,7 @@ the meantime ends them at once, so that it cannot go on training in an old epoch
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -37,7 +38,7 @@ from trainmover.ids import MachineId, Rank
 from trainmover.lifeline import adopt_orphans, kill_descendants, when_ended
 from trainmover.listeners.dial import parse_address
 from trainmover.listeners.reach import REACH_S, reached
-from trainmover.protocol.deadlines import ANSWER_S, BEAT_S
+from trainmover.protocol.deadlines import ANSWER_S, BEAT_S, STOP_S, STOP_SEEN_S
 from trainmover.protocol.messages import (
     PROTOCOL,
     BeRelay,
@@ -49,6 +50,7 @@ from trainmover.protocol.messages import (
     Heartbeat,
     Hello,
     Interrupt,
+    KeepSnapshots,
     Leaving,
     LookFor,
     Order,
@@ -88,7 +90,8 @@ async def run_agent(config: AgentConfig) -> None:
     stores = StoreWays(token, tls)
     agent = Agent(config, vault, address_of(vault_server), directory, stores, token, tls)
     loop.set_exception_handler(agent.failed)
-    loop.add_signal_handler(signal.SIGTERM, agent.asked_to_end)
+    loop.add_signal_handler(signal.SIGTERM, agent.terminated)
+    loop.add_signal_handler(signal.SIGINT, agent.interrupted)
     loop.add_signal_handler(signal.SIGUSR1, agent.will_be_gone)
     if config.run is not None:
         agent.end_with(config.run)
@@ -125,6 +128,8 @@ class Agent:
         self._shortage = Shortage(f"the agent of {config.machine}")
         self._error: TrainmoverError | None = None
         self._ending = self._gives_up_ranks = self._is_dismissed = False
+        self._is_terminated = False
+        self._stop_seen_s = -math.inf
         self._notice = NoticeFile(config.notice_file, config.notice_s)
         self._engine = self._asked_engine()
         ear = Ear(
@@ -215,11 +220,32 @@ class Agent:
         left_s = self._config.notice_s if left_s is None else min(left_s, NOTICE_S_MAX)
         self._up.say(Leaving(left_ms=round(1000 * left_s)))
 
-    def asked_to_end(self) -> None:
-        """SIGTERM, by which a machine is ended in order: its ranks go to a standby first, if it has
-        any, for as long as a notice leaves. Asked twice it does not wait for them, nor where it is
-        the run that ends its own machines."""
-        if self._config.run is not None or self._gives_up_ranks or not self._crew.has_ranks:
+    def terminated(self) -> None:
+        """Take a SIGTERM. It may have gone to every process of the run: then the controller ends
+        this agent, after a last checkpoint. A second one ends it at once."""
+        if self._is_terminated:
+            self.end(kill=False)
+            return
+        self._is_terminated = True
+        asyncio.get_running_loop().call_later(STOP_SEEN_S, self._end_unless_stopped)
+
+    def interrupted(self) -> None:
+        """Take a SIGINT, by which a run ends its own machines: wait for nothing but the workers."""
+        self.end(kill=False)
+
+    def _end_unless_stopped(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._stop_seen_s <= 2 * STOP_SEEN_S:  # Before the signal or after it.
+            loop.call_later(STOP_S, self._end_alone)
+        else:
+            self._end_alone()
+
+    def _end_alone(self) -> None:
+        """End in order, of all machines this one: its ranks go to a standby first, if it has any,
+        for as long as a notice leaves."""
+        if self._ending:
+            return
+        if self._config.run is not None or not self._crew.has_ranks:
             self.end(kill=False)
             return
         self._gives_up_ranks = True
@@ -269,6 +295,8 @@ class Agent:
             self._crew.stores_moved(order)
         elif isinstance(order, Interrupt):
             self._vault.fence(order.epoch)
+        elif isinstance(order, KeepSnapshots) and order.now:
+            self._stop_seen_s = asyncio.get_running_loop().time()  # So a stop begins, too.
         self._crew.hand(payload)
         if isinstance(order, Interrupt):
             held = {Rank(r): list(steps) for r, steps in self._vault.records_held().items()}

@@ -73,7 +73,7 @@ class LocalMachines:
     async def stop(self) -> None:
         """End what is left, at the latest after a few seconds by SIGKILL."""
         for agent in self._agents.values():
-            signal_process(agent, signal.SIGTERM)
+            signal_process(agent, signal.SIGINT)
         deadline = asyncio.get_running_loop().time() + END_S
         while any(agent.poll() is None for agent in self._agents.values()):
             if asyncio.get_running_loop().time() > deadline:

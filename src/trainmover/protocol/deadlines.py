@@ -41,6 +41,12 @@ FALL_BACK_S = 3.0
 LEASE_MORE_S = 5.0
 """The controller's patience is longer by so much: processes have ended when it is over."""
 
+STOP_SEEN_S = 2.0
+"""A process that gets SIGTERM outlives it for so long: whoever stops a run may send it to every
+process, and those that the run is made of hear of the stop a moment later."""
+STOP_S = 15.0
+"""It outlives it for so long if the run is being stopped: a last checkpoint and its end."""
+
 
 def beats(seconds: float) -> int:
     """In looks of the controller: what it did not look at, since it stood itself, does not count.

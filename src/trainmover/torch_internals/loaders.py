@@ -3,8 +3,12 @@
 import gc
 import multiprocessing
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from torch.utils.data._utils import signal_handling
+
+_signals: Any = signal_handling
 UNBEGUN: dict[str, Any] = {"_iterator": None}
 """Attributes of a DataLoader that nobody has iterated."""
 
@@ -39,6 +43,18 @@ def pass_of(loader: Any) -> Any:
     return loader._iterator
 
 
+def call_in_processes(do: Callable[[], object]) -> None:
+    """Call `do` as each process of a loader begins, after torch has set its signal handlers there.
+    Of torchdata's too; not in processes that are spawned."""
+    inner = _signals._set_worker_signal_handlers
+
+    def set_handlers() -> None:
+        inner()
+        do()
+
+    _signals._set_worker_signal_handlers = set_handlers
+
+
 def end_passes() -> None:
     """End the processes of all loaders, as a pass does at its end. Of torchdata's too.
 
@@ -47,6 +63,12 @@ def end_passes() -> None:
     """
     if not multiprocessing.active_children():
         return
-    for one in [one for one in gc.get_objects() if hasattr(type(one), "_shutdown_workers")]:
-        its: Any = one
-        its._shutdown_workers()
+    for one in _iterators():
+        one._shutdown_workers()
+        for process in one._workers:
+            process.kill()  # It may outlive the SIGTERM by which torch ends one that is stuck.
+
+
+def _iterators() -> list[Any]:
+    """Find all that load with processes."""
+    return [one for one in gc.get_objects() if hasattr(type(one), "_shutdown_workers")]

@@ -35,6 +35,7 @@ from trainmover.protocol.messages import (
     RunRank,
     StoreAt,
     Switch,
+    Terminate,
     Verdict,
     WarmUp,
     WriteCheckpoint,
@@ -95,6 +96,9 @@ class Control:
             case StoreAt():
                 self._move_store(order)
                 return
+            case Terminate():
+                self._station.termination.end_ordered()
+                return
             case KeepTold(keep=keep):
                 standing.unheard = keep
                 return
@@ -112,6 +116,8 @@ class Control:
                     standing.obey(order)
                 case KeepSnapshots(every=every, now=now):
                     self._station.snapshots.keep(every, now=now)
+                    if now:  # So a stop begins, among other things.
+                        self._station.termination.stop_seen()
                 case GiveSnapshots():
                     self._give_snapshots(order)
                 case WriteCheckpoint():

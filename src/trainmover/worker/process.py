@@ -41,6 +41,7 @@ from trainmover.worker.meeting_place import MeetingPlace
 from trainmover.worker.runs import Runs
 from trainmover.worker.station import Station
 from trainmover.worker.stores import Stores, to_torch
+from trainmover.worker.termination import outlive_in_loaders
 from trainmover.worker.watch.footing import Pulse
 from trainmover.worker.watch.watch import Watch
 
@@ -68,6 +69,7 @@ def main() -> None:
     know_groups()
     api.know_iterators()
     station = _station()
+    outlive_in_loaders()
     groups.on_device_lost = _end_with_device
     groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)
     control = Control(station)

@@ -322,6 +322,7 @@ class Runs:
 
     def _run(self, member: Member, joiner: Joiner | None = None) -> Ended:
         api.serve(joiner or member)
+        self._station.termination.watch()
         self._isolation.snapshot("" if self._spec.module else self._spec.argv[0])
         rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(joiner) if joiner is not None else nullcontext():

@@ -9,6 +9,7 @@ from trainmover.worker.keep.snapshots import Snapshots
 from trainmover.worker.link import ControlLink
 from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.stores import Stores
+from trainmover.worker.termination import Termination
 from trainmover.worker.watch.footing import Pulse
 
 
@@ -21,6 +22,7 @@ class Station:
     torchs  connections to torch's store, for what the script keeps
     snapshots  of the rank's state, which outlive a run of the script
     known_draws  what was drawn for the steps that this process has made, as whichever rank
+    termination  what becomes of a SIGTERM that the script does not handle
     pulse   by which the agent sees that the process lives
     """
 
@@ -34,4 +36,5 @@ class Station:
     snapshots: Snapshots
     standing: GuardedStanding = field(default_factory=GuardedStanding)
     pulse: Pulse = field(default_factory=Pulse)
+    termination: Termination = field(default_factory=Termination)
     known_draws: KnownDraws = field(default_factory=dict)

@@ -39,6 +39,7 @@ from trainmover.protocol.messages import (
     Output,
     Stack,
     StoreAt,
+    Terminate,
     Unwritten,
     WorkerExited,
     WorkerState,
@@ -152,6 +153,8 @@ class Crew:
         for worker in self._workers.values():
             worker.mute()
             self._leaving.add(worker)
+        if number == signal.SIGTERM:
+            self.hand(encode(Terminate()))
         self.signal(number)
         self._go_on_when_gone()
 

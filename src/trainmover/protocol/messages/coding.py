@@ -95,6 +95,7 @@ from trainmover.protocol.messages.worker_orders import (
     RunRank,
     StoreAt,
     Switch,
+    Terminate,
     Verdict,
     WarmUp,
     WriteCheckpoint,
@@ -114,7 +115,7 @@ AGENT_FACTS = (
 WORKER_ORDERS = (
     RunRank | WarmUp | Hold | Bind | Prepare | Discard | PauseAt | KeepSnapshots | GiveSnapshots
     | CutComplete | WriteCheckpoint | Interrupt | Verdict | Switch | Go | Leave | Ending | Exit
-    | StoreAt | KeepTold
+    | StoreAt | KeepTold | Terminate
 )  # fmt: skip
 ORDERS = (
     Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die

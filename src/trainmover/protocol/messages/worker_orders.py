@@ -96,6 +96,11 @@ class KeepTold(WorkerOrder, frozen=True):
     keep: bool
 
 
+class Terminate(WorkerOrder, frozen=True):
+    """Of the agent itself: it ends this process, by the SIGTERM that follows. One that comes
+    without this order is another's."""
+
+
 class Discard(WorkerOrder, frozen=True):
     """Forget what was prepared for `epoch` and any pause asked for it."""
 
