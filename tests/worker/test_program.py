@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
+from trainmover.torch_internals import loaders
 from trainmover.worker.program import Ended, clean_up, run_script
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.gate import Retry
@@ -190,3 +191,27 @@ def test_processes_of_a_loader_that_is_left_end_at_once(
     clean_up()
     assert not multiprocessing.active_children()
     assert not killed  # torch does so when it has waited for five seconds.
+
+
+KILLS_LOADER = """
+import os, signal
+from torch.utils.data import DataLoader
+passes = iter(DataLoader(range(1000), num_workers=2))
+next(passes)
+os.kill(passes._workers[1].pid, signal.{name})
+list(passes)
+"""
+
+
+@pytest.mark.parametrize(("name", "is_lost"), [("SIGKILL", True), ("SIGABRT", False)])
+def test_a_loader_process_that_was_killed_is_no_fault_of_the_script(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, is_lost: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        checks = loaders.signal_handling._error_if_any_worker_fails
+        patch.setattr(loaders.signal_handling, "_error_if_any_worker_fails", checks)
+        loaders.watch_processes()
+        ended = run(KILLS_LOADER.format(name=name))
+    assert ended.error
+    assert ended.killed.endswith(" was killed") is is_lost
+    clean_up()

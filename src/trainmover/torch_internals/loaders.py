@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ UNBEGUN: dict[str, Any] = {"_iterator": None}
 """Attributes of a DataLoader that nobody has iterated."""
 
 
+_KILLED = re.compile(r"\(pid (\d+)\) is killed by signal: (?:Killed|Terminated)")
+_killed: list[int] = []
 YIELDED = "_num_yielded"
 """What `yielded` reads; torchdata calls it so in its states, too."""
 
@@ -55,12 +58,34 @@ def call_in_processes(do: Callable[[], object]) -> None:
     _signals._set_worker_signal_handlers = set_handlers
 
 
+def watch_processes() -> None:
+    """Note which processes of loaders are killed: what a script hears of it may be anything."""
+    inner = _signals._error_if_any_worker_fails
+
+    def check() -> None:
+        try:
+            inner()
+        except RuntimeError as error:
+            if found := _KILLED.search(str(error)):
+                _killed.append(int(found[1]))
+            raise
+
+    _signals._error_if_any_worker_fails = check
+
+
+def killed_process() -> int | None:
+    """Return the pid of a loader's process that was killed in this run, as for its memory. A
+    script's own fault ends one by other signals, or with a status."""
+    return _killed[0] if _killed else None
+
+
 def end_passes() -> None:
     """End the processes of all loaders, as a pass does at its end. Of torchdata's too.
 
     Where a pass is part of a cycle (all that a script's globals hold is) the collector closes its
     queues first, so the word to end is never sent: torch waits for five seconds, then kills.
     """
+    _killed.clear()
     if not multiprocessing.active_children():
         return
     for one in _iterators():

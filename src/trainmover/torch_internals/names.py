@@ -92,7 +92,10 @@ IN_FILES: Names = {
         "def _get_current_dispatch_mode_stack",
     ),
     "utils/_pytree.py": ("def tree_map",),
-    "utils/data/_utils/signal_handling.py": ("_set_worker_signal_handlers",),
+    "utils/data/_utils/signal_handling.py": (
+        "_set_worker_signal_handlers",
+        "_error_if_any_worker_fails()",
+    ),
     "utils/data/_utils/worker.py": ("signal_handling._set_worker_signal_handlers()",),
     "utils/data/dataloader.py": (
         "self._workers",

@@ -28,6 +28,7 @@ from trainmover.state.kinds.parallel.hooks import watch_hooks
 from trainmover.state.transfer import StateServer
 from trainmover.tls.files import TlsFiles
 from trainmover.token_file import read_token
+from trainmover.torch_internals import loaders
 from trainmover.torch_internals.compiling import leave_us_out
 from trainmover.torch_internals.distributed.ddp import watch_buckets
 from trainmover.torch_internals.watching.aliases import aliases
@@ -70,6 +71,7 @@ def main() -> None:
     api.know_iterators()
     station = _station()
     outlive_in_loaders()
+    loaders.watch_processes()
     groups.on_device_lost = _end_with_device
     groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)
     control = Control(station)

@@ -4,7 +4,9 @@ import gc
 import os
 import runpy
 import sys
+import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -20,6 +22,8 @@ from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
 from trainmover.worker.standing import Unwind
 
+_CUT_OFF = (ConnectionError, EOFError, FileNotFoundError)
+_ENDS_WITHIN_S = 1.0
 _PACKAGE = os.path.join(os.path.dirname(trainmover.__file__), "")
 
 
@@ -32,6 +36,7 @@ class Ended:
     where      file and line of the script that it raised at, "" if that is not known
     unwound    by us: the sandbox had seen enough, or the rank moved
     device     it raised since the device under it has failed, not the script
+    killed     it raised since a process of a loader was killed: which, and by what; "" if not
     """
 
     code: int = 0
@@ -40,6 +45,7 @@ class Ended:
     where: str = ""
     unwound: bool = False
     device: bool = False
+    killed: str = ""
 
 
 def run_script(argv: list[str], *, module: bool) -> Ended:
@@ -63,8 +69,27 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
             traceback=_trimmed(error),
             where=where,
             device=is_of_device(error),
+            killed=_killed_loader(error),
         )
     return Ended()
+
+
+def _killed_loader(error: BaseException) -> str:
+    """Name the process of a loader that was killed, and so made the script raise; "" if none was.
+
+    Where the script waits for a batch, the connection ends a moment before the process is over.
+    """
+    cut_off = isinstance(error, _CUT_OFF) and "multiprocessing" in _innermost(error)
+    deadline = time.monotonic() + (_ENDS_WITHIN_S if cut_off else 0.0)
+    while (pid := loaders.killed_process()) is None and time.monotonic() < deadline:
+        with suppress(RuntimeError):  # So torch says it, wherever this process is.
+            time.sleep(0.05)
+    return "" if pid is None else f"its loader process {pid} was killed"
+
+
+def _innermost(error: BaseException) -> str:
+    stack = traceback.extract_tb(error.__traceback__)
+    return stack[-1].filename if stack else ""
 
 
 def _run_file(path: str) -> None:

@@ -43,6 +43,7 @@ from trainmover.worker.join.shadow import Shadow, never_due
 from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
 from trainmover.worker.join.way.trial import Trials
 from trainmover.worker.keep import compiled
+from trainmover.worker.last_words import end_as_lost
 from trainmover.worker.member import Member
 from trainmover.worker.program import Ended, clean_up, flush_output, run_script
 from trainmover.worker.standing import NONE, Unwind
@@ -327,6 +328,8 @@ class Runs:
         rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(joiner) if joiner is not None else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
+        if ended.killed:
+            end_as_lost(ended.killed)
         if ended.device:
             groups.device_lost(DeviceLost(ended.error))
         member.over = True

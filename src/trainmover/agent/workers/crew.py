@@ -21,7 +21,13 @@ from trainmover.agent.decide import Place, place_after
 from trainmover.agent.socket_folder import make_socket_folder
 from trainmover.agent.together import WAIT_S, Together
 from trainmover.agent.workers.births import Births
-from trainmover.agent.workers.environment import PULSE, STACKS, Setting, worker_environment
+from trainmover.agent.workers.environment import (
+    LAST_WORDS,
+    PULSE,
+    STACKS,
+    Setting,
+    worker_environment,
+)
 from trainmover.agent.workers.printing import Printing
 from trainmover.agent.workers.processes import Listener, Worker, start_worker
 from trainmover.agent.workers.stacks import take_stack
@@ -47,6 +53,7 @@ from trainmover.protocol.messages import (
     joint_in,
 )
 
+LAST_WORDS_MAX = 300
 ENDED_FROM_OUTSIDE = (0, -signal.SIGKILL, -signal.SIGTERM)
 
 
@@ -266,7 +273,7 @@ class Crew:
         self._leaving.discard(worker)
         self._printing.ended(local_rank, show=not ours and code not in ENDED_FROM_OUTSIDE)
         if not ours:
-            note = self._note_on(worker.pid, code)
+            note = self._note_on(local_rank, worker.pid, code)
             self._say(WorkerExited(local_rank=local_rank, pid=worker.pid, code=code, note=note))
         self._go_on_when_gone()
 
@@ -284,12 +291,23 @@ class Crew:
         )
         self._say(state)
 
-    def _note_on(self, pid: int, code: int) -> str:
+    def _note_on(self, local_rank: int, pid: int, code: int) -> str:
         """What else is known of the end of a worker."""
+        note = self._last_words(local_rank) or self._notes.pop(pid, "")
         before, self._memory_kills = self._memory_kills, out_of_memory_kills()
         if code == -signal.SIGKILL and self._memory_kills > before:
-            return "the kernel was out of memory"
-        return self._notes.pop(pid, "")
+            return ", ".join(filter(None, (note, "the kernel was out of memory")))
+        return note
+
+    def _last_words(self, local_rank: int) -> str:
+        """Read, once, why a worker has ended itself; "" if it has not."""
+        file = self._directory / str(local_rank) / LAST_WORDS
+        try:
+            words = file.read_text(errors="replace")[:LAST_WORDS_MAX]
+            file.unlink()
+        except OSError:
+            return ""
+        return words
 
     def _go_on_when_gone(self) -> None:
         if not self._workers and self._when_gone is not None:

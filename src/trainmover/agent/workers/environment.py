@@ -9,8 +9,9 @@ from trainmover.tls.files import TlsFiles
 UNSET = ("RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT")
 """Said by the worker itself, when it learns its slot, or by us below; never inherited."""
 
-PULSE, STACKS = "pulse", "stacks"
-"""Files in a worker's directory: that it executes Python, and where its threads stood when asked.
+PULSE, STACKS, LAST_WORDS = "pulse", "stacks", "last_words"
+"""Files in a worker's directory: that it executes Python, where its threads stood when asked, and
+why it has ended itself.
 """
 
 
@@ -75,6 +76,7 @@ def worker_environment(
         "TRAINMOVER_SOCKETS": setting.sockets,
         "TRAINMOVER_PULSE": f"{setting.directory}/{local_rank}/{PULSE}",
         "TRAINMOVER_STACKS": f"{setting.directory}/{local_rank}/{STACKS}",
+        "TRAINMOVER_LAST_WORDS": f"{setting.directory}/{local_rank}/{LAST_WORDS}",
     }
     if spec.hash_seed:  # Also of a fork, which cannot change its own: for what it starts itself.
         environment["PYTHONHASHSEED"] = spec.hash_seed
