@@ -206,6 +206,17 @@ class Running:
             machine.process.wait()
 
 
+def kill_all(process: psutil.Process) -> None:
+    """It and all that it has started, as when the power fails; it first."""
+    for one in [process, *process.children(recursive=True)]:
+        send(one.pid, signal.SIGKILL)
+
+
+def end_in_order() -> None:
+    """Have SIGTERM end this process as an error would: what it has made is unmade."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 def send(pid: int | None, number: int) -> None:
     """To a process that may be gone."""
     if pid is not None:

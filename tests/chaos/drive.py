@@ -52,6 +52,18 @@ class Work:
         return Work(str(ROOT / "tests/e2e/train.py"), arguments, steps)
 
     @staticmethod
+    def open_ended(place: Path) -> "Work":
+        """Until the file `done` of this folder exists. A file NAME in its `stalls` stalls NAME."""
+        return Work.lasting(place, 100_000, place / "done")
+
+    @staticmethod
+    def lasting(place: Path, steps: int, until: Path) -> "Work":
+        """The same job with a number of steps."""
+        arguments = ["--steps", str(steps), "--pace", "0.05", "--hurry", str(place / "hurry")]
+        arguments += ["--until", str(until), "--stall", str(place / STALLS)]
+        return Work(str(ROOT / "tests/e2e/train.py"), arguments, steps)
+
+    @staticmethod
     def demo(seconds: float) -> "Work":
         steps = int(seconds * 6)
         arguments = ["--steps", str(steps), "--log-every", str(steps)]
@@ -208,6 +220,20 @@ def compare(running: Running, work: Work, place: Path, machines: int, report: Re
         r: d for r, (_, d) in calm.finished.items()
     }:
         report.wrong.append("the final state is another")
+
+
+def finish(
+    running: Running, place: Path, machines: int, report: Report, traces: Traces | None = None
+) -> None:
+    """End a job of `Work.open_ended`, and compare it with one that was left alone."""
+    (place / "done").touch()
+    code = running.end()
+    report.wrong += [f"the job ended with {code}"] * (code != 0)
+    report.wrong += traces.left(own_network=False) if traces is not None else []
+    if not report.wrong:
+        (place / "hurry").touch()
+        steps = max(step for _, step in _rows(running.journal))
+        compare(running, Work.lasting(place, steps, place / "never"), place, machines, report)
 
 
 def _rows(journal: Path) -> dict[tuple[int, int], dict[str, float]]:
