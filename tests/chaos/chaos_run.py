@@ -22,6 +22,8 @@ from trainmover.launch.runs import Run, read_run
 from trainmover.protocol.messages import WorkerUp
 
 PATIENCE_S = 90.0
+WARM_S = 300.0
+"""For standbys to be warm: on a busy machine a process alone takes a minute to come up."""
 LOOK_S = 0.02
 READY = ("warm", "holding")
 
@@ -148,12 +150,12 @@ class Running:
 
     # --- what is done ---
 
-    def until(self, true: Callable[[], object], what: str) -> None:
+    def until(self, true: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
         """Or the run is over. Raises Stuck."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + within_s
         while not self.over and not true():
             if time.monotonic() > deadline:
-                raise Stuck(f"{what} did not happen within {PATIENCE_S:.0f} s")
+                raise Stuck(f"{what} did not happen within {within_s:.0f} s")
             time.sleep(LOOK_S)
 
     def add_machine(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos_net import CUT, Net, Way, why_none
-from chaos_run import Running
+from chaos_run import Running, end_in_order
 from drive import Report, Work, compare
 
 from trainmover.controller.change.incidents import lately
@@ -105,6 +105,7 @@ def main() -> int:
     if reason := why_none():
         print(reason, file=sys.stderr)
         return 1
+    end_in_order()
     report = _drive(fault)
     print(json.dumps(report.__dict__, indent=1))
     return 1 if report.wrong else 0

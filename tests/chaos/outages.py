@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos_faults import STALLS
 from chaos_leaks import Traces
-from chaos_run import Running, Stuck, end_in_order, send
+from chaos_run import WARM_S, Running, Stuck, end_in_order, send
 from chaos_watch import Watch, is_calm, named
 from drive import Report, Work, finish
 
@@ -300,10 +300,10 @@ def _settle(scene: Scene, standbys: int, steps: int) -> None:
         watch.read()
         return is_calm(watch.job, standbys)
 
-    running.until(is_calm_again, "calm, with all standbys warm")
+    running.until(is_calm_again, "calm, with all standbys warm", WARM_S)
     known = running.step()
     running.until(lambda: running.step() >= known + steps, "a few calm steps")
-    running.until(is_calm_again, "calm, with all standbys warm")
+    running.until(is_calm_again, "calm, with all standbys warm", WARM_S)
 
 
 def _one(scene: Scene, moment: Moment, one: Outage, report: Measured) -> None:
@@ -396,7 +396,7 @@ def _follow(scene: Scene, moment: Moment, one: Outage) -> None:
         over = len(lately(watch.job)) > scene.known or not (moment.loses or moment.stalls)
         return one.back_s is not None and over and is_calm(watch.job, 0)
 
-    running.until(goes_on, f"steps after an outage of {one.seconds:.0f} s")
+    running.until(goes_on, f"steps after an outage of {one.seconds:.0f} s", WARM_S)
     if running.over:
         raise Stuck(f"the job ended after an outage of {one.seconds:.0f} s")
     if new := lately(watch.job)[scene.known :]:

@@ -10,23 +10,19 @@ from pathlib import Path
 
 import psutil
 import pytest
+from chaos_script import why_no_hosts
 from listeners import IS, ROOT, Heard, Row, Seen, Setting, differences, listening, table
 
 from trainmover.protocol.hello import End, Where
 
 SCRIPT = Path(__file__).with_name("listeners.py")
-WHY = "from chaos_net import why_none; print(why_none())"
 ARMS = [Setting(), Setting(comm="gloo"), Setting(tls=True), Setting(hosts=True)]
 ARMS += [Setting(hosts=True, tls=True), Setting(relays=True), Setting(relays=True, tls=True)]
 
 
 @pytest.fixture(scope="module")
-def why_no_hosts() -> str:
-    """Asked in a process of its own: to look makes a network, and unmakes it."""
-    done = subprocess.run(
-        [sys.executable, "-c", WHY], capture_output=True, text=True, cwd=SCRIPT.parent, check=True
-    )
-    return done.stdout.strip()
+def no_hosts() -> str:
+    return why_no_hosts()
 
 
 @pytest.mark.parametrize(
@@ -34,9 +30,9 @@ def why_no_hosts() -> str:
     [ARMS[0], *[pytest.param(arm, marks=pytest.mark.turns(8)) for arm in ARMS[1:]]],
     ids=lambda arm: f"{arm.comm}{' tls' * arm.tls}{' hosts' * arm.hosts}{' relays' * arm.relays}",
 )
-def test_the_table_is_true(arm: Setting, why_no_hosts: str) -> None:
-    if arm.hosts and why_no_hosts:
-        pytest.skip(f"no hosts with a network of ours: {why_no_hosts}")
+def test_the_table_is_true(arm: Setting, no_hosts: str) -> None:
+    if arm.hosts and no_hosts:
+        pytest.skip(f"no hosts with a network of ours: {no_hosts}")
     if arm.tls:
         pytest.importorskip("cryptography")
     command = [sys.executable, str(SCRIPT), "--comm", arm.comm]

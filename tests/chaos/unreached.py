@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import psutil
 from chaos_net import CUT, Net, why_none
-from chaos_run import PATIENCE_S, Running, Stuck, end_in_order, kill_all
+from chaos_run import WARM_S, Running, Stuck, end_in_order, kill_all
 from chaos_watch import Watch, is_calm, named
 from drive import Report, Work, finish
 
@@ -160,10 +160,10 @@ class _Rehearsal:
 
     def settle(self, steps: int = CALM_STEPS) -> None:
         """Wait until the same loss can be borne again."""
-        self._watch.until(lambda job: is_calm(job, STANDBYS), "two warm standbys")
+        self._watch.until(lambda job: is_calm(job, STANDBYS), "two warm standbys", WARM_S)
         known = self._running.step()
         self._running.until(lambda: self._running.step() >= known + steps, "a few calm steps")
-        self._watch.until(lambda job: is_calm(job, STANDBYS), "two warm standbys")
+        self._watch.until(lambda job: is_calm(job, STANDBYS), "two warm standbys", WARM_S)
 
     def kill(self, *, cut: bool) -> None:
         """Kill a machine, note the downtime, and start the machine again."""
@@ -201,7 +201,7 @@ class _Rehearsal:
 
     def _outcome(self, known: int) -> Incident:
         """Wait for the first commit; note what the job says that it waits for."""
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + WARM_S
         while not self._watch.read(lambda job: _done(job, known)):
             if self._running.over:
                 raise Stuck("the job ended after the kill")
