@@ -66,6 +66,7 @@ class Scene:
         self.watch = watch
         self.machine = MachineId("")
         self.known = 0
+        self.stalled: set[MachineId] = set()
         self._deaths: list[float] = []
         self._used: set[MachineId] = set()
 
@@ -336,11 +337,15 @@ def _one(scene: Scene, moment: Moment, one: Outage, report: Measured) -> None:
     one.lost, one.ended = watch.lost[lost:], watch.ended[ended:]
     report.outages.append(one.__dict__)
     print(json.dumps(one.__dict__), file=sys.stderr, flush=True)
-    report.wrong += [f"{one.moment}, {one.seconds:.0f} s: {why}" for why in _wrong(moment, one)]
+    again = moment.stalls and scene.machine in scene.stalled
+    scene.stalled |= {scene.machine} if moment.stalls else set()
+    found = _wrong(moment, one, goes=moment.loses or again)
+    report.wrong += [f"{one.moment}, {one.seconds:.0f} s: {why}" for why in found]
 
 
-def _wrong(moment: Moment, one: Outage) -> Iterator[str]:
-    if one.lost != [one.machine] * moment.loses:
+def _wrong(moment: Moment, one: Outage, *, goes: bool) -> Iterator[str]:
+    """goes: the machine is lost, or a rank has stalled there for the second time."""
+    if one.lost != [one.machine] * goes:
         yield f"{one.lost or 'nobody'} was given up"
     if one.ended != [one.machine] * moment.stalls:
         yield f"workers of {one.ended or 'nobody'} were ended"
