@@ -167,6 +167,7 @@ class _Rehearsal:
     def measure(self, *, cut: bool) -> None:
         """Note one downtime."""
         for _ in range(TRIES_MAX):
+            self._start_again()
             self.settle()
             if self.kill(cut=cut):
                 return
@@ -175,7 +176,7 @@ class _Rehearsal:
         )
 
     def kill(self, *, cut: bool) -> bool:
-        """Kill a machine, note the downtime, and start the machine again.
+        """Kill a machine and note the downtime.
 
         Return False, with nothing noted, if the machine that was cut off was to take the ranks:
         which standby does was foreseen from what the journal said a moment before.
@@ -198,10 +199,13 @@ class _Rehearsal:
         if counts and incident.downtime_ms is not None:
             (self._report.cut_ms if cut else self._report.open_ms).append(incident.downtime_ms)
         self._report.joined.append(f"{incident.joiner} for {victim}" + f", without {away}" * cut)
-        for agent in [one for one in self._running.late if not one.lives()]:
-            self._running.late.remove(agent)  # The victim; or one whose lease is over.
-            self._running.start_machine(net, _host(agent.name), standby=True)
         return counts
+
+    def _start_again(self) -> None:
+        """Machines that were killed, or whose lease was over, join as standbys."""
+        for agent in [one for one in self._running.late if not one.lives()]:
+            self._running.late.remove(agent)
+            self._running.start_machine(self._net, _host(agent.name), standby=True)
 
     def _to_cut(self, job: Job, victim: MachineId) -> MachineId:
         if self._case.survivor:
