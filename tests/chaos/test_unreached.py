@@ -24,7 +24,9 @@ def test_an_idle_standby_costs_no_downtime(case: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.xfail(reason="a machine with ranks is not sent behind a neighbour yet", strict=False)
+@pytest.mark.xfail(
+    reason="neither its agent nor its ranks (the store) go by way of a neighbour yet", strict=False
+)
 @pytest.mark.parametrize("case", ["survivor-before", "survivor-at-kill"])
 def test_a_survivor_says_what_it_must_by_way_of_a_neighbour(case: str) -> None:
     passes("unreached.py", case, within_s=SOAK_S)
