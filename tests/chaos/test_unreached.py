@@ -12,9 +12,9 @@ def _own_network() -> None:
         pytest.skip(f"no hosts with a network of ours: {reason}")
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(700)
 def test_a_standby_that_only_the_controller_does_not_reach_holds_up_no_recovery() -> None:
-    passes("unreached.py", "standby-at-kill", "--rounds", "1", within_s=340)
+    passes("unreached.py", "standby-at-kill", "--quick", within_s=600)
 
 
 @pytest.mark.soak

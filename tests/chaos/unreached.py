@@ -95,6 +95,7 @@ def main() -> int:
     )
     parser.add_argument("case", choices=sorted(CASES))
     parser.add_argument("--rounds", type=int, default=3, help="kills of each kind")
+    parser.add_argument("--quick", action="store_true", help="one of each, and no job left alone")
     options = parser.parse_args()
     if reason := why_none():
         print(reason, file=sys.stderr)
@@ -106,7 +107,7 @@ def main() -> int:
     net = Net(1 + case.machines + STANDBYS)
     try:
         with tempfile.TemporaryDirectory(prefix="unreached-") as place:
-            _run(net, Path(place), case, options.rounds, report)
+            _run(net, Path(place), case, 0 if options.quick else options.rounds, report)
     finally:
         net.close()
     report.seconds = round(time.monotonic() - begun_s, 1)
@@ -115,6 +116,7 @@ def main() -> int:
 
 
 def _run(net: Net, place: Path, case: Case, rounds: int, report: Measured) -> None:
+    """rounds: 0 is one, and nothing is compared with a job left alone."""
     work, folder = Work.open_ended(place), place / "disturbed"
     folder.mkdir()
     net.enter(HOST_OF_CONTROLLER)
@@ -127,10 +129,11 @@ def _run(net: Net, place: Path, case: Case, rounds: int, report: Measured) -> No
             running.start_machine(net, host, standby=host > case.machines)
         with Watch(running) as watch:
             rehearsal = _Rehearsal(net, running, watch, case, report)
-            rehearsal.settle(SETTLE_STEPS)
-            for number in range(2 * rounds):
+            rehearsal.settle(SETTLE_STEPS if rounds else CALM_STEPS)
+            for number in range(2 * max(1, rounds)):
                 rehearsal.measure(cut=number % 2 == 1)
-        finish(running, place, case.machines, report)
+        if rounds:
+            finish(running, place, case.machines, report)
     except Stuck as stuck:
         report.wrong.append(str(stuck))
     finally:
