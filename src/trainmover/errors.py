@@ -43,6 +43,10 @@ class PeerLost(TrainmoverError):
     """A member or a connection is gone."""
 
 
+class StoreUnreached(PeerLost):
+    """This machine does not reach the job's store, where groups meet."""
+
+
 class ProtocolError(TrainmoverError):
     """A peer broke the rules of the wire: refuse it, keep everybody else."""
 

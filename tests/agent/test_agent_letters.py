@@ -1,6 +1,12 @@
 """What an agent sends, keeps and says again, whatever becomes of its links: without any."""
 
+import time
+from typing import cast
+
+import pytest
+
 from trainmover.agent.letters import UNSAFE_US, Letters
+from trainmover.agent.uplink import Uplink
 from trainmover.ids import Epoch, MachineId, Rank
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import LANE_SILENT_S, SILENT_S, beats
@@ -186,3 +192,24 @@ def test_a_heartbeat_over_a_lane_is_due_once_a_second() -> None:
     letters.goes_behind()
     due = [letters.heartbeat_is_due(tenth * SECOND // 10) for tenth in range(21)]
     assert [at for at, one in enumerate(due) if one] == [0, 10, 20]
+
+
+def test_a_lease_counts_the_time_for_which_the_host_was_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The controller counts it, too: a lease by a clock that stands then would be longer."""
+    asked: list[int] = []
+    monkeypatch.setattr("time.clock_gettime_ns", lambda clock: asked.append(clock) or 7_000)
+    assert Uplink._now_us(cast("Uplink", None)) == 7
+    assert asked == [time.CLOCK_BOOTTIME]
+
+
+def test_who_returns_says_how_many_facts_follow() -> None:
+    letters = joined()
+    for pid in range(3):
+        letters.say(exited(pid), 0)
+    letters.hear(m.Heard(facts=1), 1)
+    letters.link_lost()
+    (back,) = read([letters.greeting(hello)])
+    assert isinstance(back, m.Return)
+    assert (back.dropped, back.said) == (1, 3)

@@ -164,9 +164,9 @@ def test_an_incident_shows_what_others_said_and_obeys_none(text: str) -> None:
 @example(FORGED)
 @given(texts)
 def test_a_frame_of_top_has_no_styles_but_its_own(text: str) -> None:
+    line = text.replace("\n", "").replace("\t", " ")  # As wide as its place makes it.
     drawn = [
-        top.frame(status(one), [f"m1: {one}\nmore"], 200, 500)
-        for one in (text.replace("\n", ""), one_line(text.replace("\n", "")))
+        top.frame(status(one), [f"m1: {one}\nmore"], 200, 500) for one in (line, one_line(line))
     ]
     assert drawn[0] == drawn[1]
     foot = io.StringIO()

@@ -170,9 +170,18 @@ def at_boundary(
 
 
 def position(
-    machine: str, rank: int, epoch: int, committed: int = 7, gate: int = 0, *, at_us: int = 0
+    machine: str,
+    rank: int,
+    epoch: int,
+    committed: int = 7,
+    gate: int = 0,
+    *,
+    patience_ms: int = 0,
+    at_us: int = 0,
 ) -> WorkerSaid:
-    fact = m.Position(rank=rank, epoch=epoch, committed=committed, gate=gate)
+    fact = m.Position(
+        rank=rank, epoch=epoch, committed=committed, gate=gate, patience_ms=patience_ms
+    )
     return said(machine, fact, at_us=at_us)
 
 
@@ -298,8 +307,8 @@ MOVED, _ = after(MOVE_SWITCHES, *MOVE_ALL_SWITCHED)
 DRAINS, _ = decide(RUNNING, lost("m2", at_us=100, heard_us=40))
 DRAINED = (
     *(position(name, rank, 2, at_us=200) for rank, name in ((0, "m1"), (2, "m3"))),
-    vault("m1", 2, {2: [8]}),
-    vault("m3", 2, {1: [8]}),
+    vault("m1", 2, {2: [8]}, at_us=200),
+    vault("m3", 2, {1: [8]}, at_us=200),
     vault("m4", 2, at_us=200),
 )
 BOUNDARY, _ = after(DRAINS, *DRAINED)

@@ -22,6 +22,7 @@ from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.server.control import Control
 from trainmover.server.machines.absence import Dialled
+from trainmover.server.machines.lanes import Trunk
 from trainmover.server.surroundings import Decided
 from trainmover.version import VERSION
 
@@ -311,7 +312,7 @@ def test_who_returns_over_another_link_is_told_what_was_taken(
     control.said(old, m.VaultHeld(epoch=0, records={}), 20)
     back = m.Return(
         machine=MachineId("m1"), incarnation="m1.1", version=VERSION, protocol=m.PROTOCOL,
-        heard=0, term=0, dropped=0,
+        heard=0, term=0, dropped=0, said=1,
     )  # fmt: skip
     control.reception.back(new, back, 30)
     assert old.ended == "aborted"
@@ -356,3 +357,82 @@ def test_after_the_end_requests_are_answered_and_nothing_is_journaled(
     assert not control.alone
     control.broke(line, "connection closed", 11)
     assert control.alone
+
+
+def test_facts_of_a_return_are_taken_before_queued_orders_leave(
+    control: Control, written: Written
+) -> None:
+    """They tell what has become of older orders. Until then the machine counts as away."""
+    old, new = join(control, written, "m1"), Line(written)
+    control.broke(old, "cut", 10)
+    control.beat(20)
+    assert control.job.away == {"m1"}
+    control.absence.back(MachineId("m1"))
+    back = m.Return(
+        machine=MachineId("m1"), incarnation="m1.1", version=VERSION, protocol=m.PROTOCOL,
+        heard=0, term=0, dropped=0, said=2,
+    )  # fmt: skip
+    control.reception.back(new, back, 30)
+    assert [type(order) for _, order in new.sent] == [m.Welcome, m.Resumed]
+    control.said(new, m.VaultHeld(epoch=0, records={}), 40)
+    control.beat(50)
+    assert control.job.away == {"m1"}, "one more is on its way"
+    control.said(new, m.VaultHeld(epoch=0, records={}), 60)
+    counted = [type(o) for _, o in new.sent if not isinstance(o, m.UNCOUNTED)]
+    assert counted == [m.StartWorkers]
+    control.beat(70)
+    assert control.job.away == frozenset()
+    assert control.job.back_us == {"m1": 70}
+
+
+def test_a_policy_that_raises_is_named_and_switched_off_and_the_job_goes_on(
+    control: Control, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    def look(*_: object) -> list[EVENTS]:
+        nonlocal asked
+        asked += 1
+        raise KeyError("m9")
+
+    monkeypatch.setattr(control.anomalies, "look", look)
+    join(control, written, "m1")
+    for at_us in (100, 200, 300):
+        control.beat(at_us)
+    told = [one for one in written.done if "the policy anomalies has raised" in str(one)]
+    assert asked == len(told) == 1
+    assert "KeyError: 'm9'" in told[0]
+    assert "the job goes on without it" in told[0]
+
+
+def test_a_machine_that_only_a_neighbour_reaches_is_sent_behind_it(
+    control: Control, written: Written
+) -> None:
+    near, far = join(control, written, "m1"), join(control, written, "m2")
+    for beat in range(12):
+        far.quiet_ticks = beat
+        control.beat(200_000 * beat)
+        for _, order in near.sent:
+            if isinstance(order, m.LookFor):
+                found = m.Found(number=order.number, machines=[MachineId("m2")])
+                control.found(MachineId("m1"), found)
+        control.absence.dialled(MachineId("m2"), Dialled.UNREACHED)
+        asked = [order for _, order in near.sent if isinstance(order, m.BeRelay)]
+        if asked and not control.carrying.trunks:
+            trunk = Trunk(MachineId("m1"), control, lambda _: None, lambda: None)  # type: ignore[arg-type]
+            assert control.carrying.opened(trunk, "127.0.0.1:9")
+    (order,) = [order for _, order in near.sent if isinstance(order, m.FetchBehind)]
+    assert (order.machine, order.vault, order.address) == ("m2", "m2", "127.0.0.1:9")
+    assert control.carrying.ticket(MachineId("m2"), MachineId("m1")) == order.ticket
+
+
+def test_who_was_stopped_itself_hears_first_what_machines_have_said(
+    control: Control, written: Written
+) -> None:
+    join(control, written, "m1")
+    join(control, written, "m2")
+    control.beat(100, stood=True)
+    assert control.job.away == {"m1", "m2"}
+    control.beat(300)
+    assert control.job.away == frozenset()
+    assert control.job.back_us == {"m1": 300, "m2": 300}

@@ -17,6 +17,7 @@ from trainmover.controller.effects import Send
 from trainmover.controller.events import (
     EVENTS,
     AgentSaid,
+    ContactChanged,
     ControllerReturned,
     MachineJoined,
     WorkerSaid,
@@ -52,7 +53,7 @@ class Mortal(Server):
     def take(self, event: EVENTS) -> None:
         if self.dead:
             return
-        if not isinstance(event, ControllerReturned):
+        if not isinstance(event, ControllerReturned | ContactChanged):  # Of each life.
             self.life -= 1
         if self.life > 0 or not self.early:
             self._live(event)
@@ -434,7 +435,7 @@ def test_a_job_that_had_ended_tells_who_comes_back_to_leave(lives: Lives) -> Non
 def test_time_does_not_run_backwards_from_one_life_to_the_next(lives: Lives) -> None:
     async def act(lives: Lives) -> None:
         await lives.running()
-        lives.server._clock._offset_us += 3_600_000_000  # The host's clock is put back then.
+        lives.server._clock._now_us += 3_600_000_000  # The host's clock is put back then.
         lives.server.note("late")
         await lives.crash()
         lives.server.note("later")

@@ -12,6 +12,7 @@ _OF_STATE = {
     "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
     "running": "AtBoundary CheckpointFound Parked Prepared Switched WentOn VaultHeld",
     "saving": "AtBoundary Attached BetweenSteps CheckpointFailed CheckpointFound Committed "
+    "ContactChanged "
     "Fingerprinted Finished Held Left Loaded Moves Parked Prepared Recorded SandboxFailed "
     "Snapped Stands StepsChanged Switched Warm WentOn WorkerUp",
     "ending": "AtBoundary CheckpointFailed CheckpointFound CheckpointPublished Loaded Position "

@@ -15,13 +15,16 @@ FROZEN_US = round(1.4 * SECOND)
 """Until a machine that holds the others up is given up; what then follows takes a tenth of it."""
 
 
-def begun(seed: int, machines: int, standbys: int, racks: int = 0) -> World:
+def begun(
+    seed: int, machines: int, standbys: int, racks: int = 0, relays_above: int = 256
+) -> World:
     """All train, all standbys are warm, and it goes on for a while."""
     world = World(
         seed,
         machines=machines,
         standbys=standbys,
         racks=racks,
+        relays_above=relays_above,
         refill=False,
         checkers=all_checkers(),
     )
@@ -87,8 +90,20 @@ def test_links_that_break_cost_nothing(machines: int) -> None:
         assert (world.ended, world.job.incidents) == (None, ())
 
 
-def test_longer_than_its_patience_nobody_is_waited_for() -> None:
+def test_who_only_the_controller_does_not_reach_goes_behind_a_neighbour() -> None:
     world = begun(1, 4, 2)
+    cut_off = world.job.seats[1]
+    world.network.cut(cut_off, CONTROLLER)
+    world.network.cut(CONTROLLER, cut_off)
+    world.run(4 * SECOND)
+    assert world.host is not None
+    assert world.host.control.members[cut_off].relay is not None
+    world.run(100 * SECOND)
+    assert world.job.incidents == ()
+
+
+def test_longer_than_its_patience_nobody_is_waited_for() -> None:
+    world = begun(1, 4, 2, relays_above=0)
     cut_off = world.job.seats[1]
     world.network.cut(cut_off, CONTROLLER)
     world.network.cut(CONTROLLER, cut_off)

@@ -126,8 +126,8 @@ BUGS = {
     "a process that cannot be killed is waited for": (
         "standstill",
         "controller.standstill.hanging",
-        "if at_us - one.judged_us >= END_US:",
-        "if at_us - one.judged_us >= 2 * END_US:",
+        "spared = waited >= END_US and can_be_given_up(job, machine)",
+        "spared = waited >= 2 * END_US and can_be_given_up(job, machine)",
     ),
     "a machine goes for a way that was gone for a moment": (
         "ways",
@@ -144,8 +144,8 @@ BUGS = {
     "a rank that goes round has as long as the most patient one": (
         "lateness",
         "controller.standstill.lateness",
-        "late = (rank for rank in _awaited(job, change) if 0 < patience.get(rank, 0) <= waited_ms)",
-        "late = (rank for rank in patience if waited_ms >= max(patience.values()))",
+        "late = (rank for rank in _awaited(job, change) if is_late(rank))",
+        "late = (rank for rank in patience if most_ms >= max(patience.values()))",
     ),
     "who has left in time is ended for not leaving": (
         "lateness",
@@ -330,8 +330,8 @@ BUGS = {
     "a snapshot that is nowhere but in a process may go with it": (
         "goings_back",
         "controller.change.going_back",
-        "return amend(job, change.incident, step=cut.step), given + orders",
-        "return amend(job, change.incident, step=cut.step), orders",
+        "return amend(job, change.incident, step=cut.step), released + given + orders",
+        "return amend(job, change.incident, step=cut.step), released + orders",
     ),
     "steps that are made again are not told of": (
         "goings_back",
@@ -503,7 +503,7 @@ def test_nothing_else_is_said_than_is_so(first: int) -> None:
 def test_a_planted_bug_is_found(what: str) -> None:
     course, *bug = BUGS[what]
     with planted(*bug):
-        assert any(_found(seed, course) for seed in range(SEEDS))
+        assert any(_found(seed, course) for seed in range(4 * SEEDS))
 
 
 def _found(seed: int, course: str) -> bool:

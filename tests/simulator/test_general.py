@@ -40,7 +40,10 @@ BUGS = {
     ),
     "who waits for a machine waits a moment longer": (
         "controller.clock",
-        ("return now_us >= job.change.until_us", "return now_us > job.change.until_us"),
+        (
+            "job.change.missing and now_us >= job.change.until_us",
+            "job.change.missing and now_us > job.change.until_us",
+        ),
         "and nobody looks",
         "death,power",
     ),

@@ -151,8 +151,8 @@ SEEDS = 12
 BUGS = {
     "a standby that only the controller does not reach is given up": (
         "server.machines.absence",
-        "        if one.unreached and not _is_needed(name, job):",
-        "        if not _is_needed(name, job):",
+        "if one.unreached and not _is_needed(name, job)",
+        "if not _is_needed(name, job)",
         "NobodyHealthyIsEnded",
         "cut_standby",
         {},
@@ -167,8 +167,8 @@ BUGS = {
     ),
     "a machine is given up though the job ends with it": (
         "server.machines.absence",
-        "        awaited = holding and would_end(job, self._as_lost(holding | why))",
-        "        awaited = holding and not holding",
+        "            if price.ms <= 1000 * BEAT_S * self.steps.still_beats:",
+        "            if price.ms:",
         "WaitingWouldHaveSaved",
         "freeze",
         {"wait_s": 0, "no_standby": "end", "refill": False},

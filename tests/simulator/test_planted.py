@@ -209,14 +209,8 @@ BUGS = {
     ),
     "a verdict does not wait for vaults: records that are there count as lost": (
         "controller.change.recovery",
-        """len(change.positions)) or len(change.vaults) < len(job.machines):
-        return job, ()
-    stay = survivors(job, change)
-    if not set(stay) <= set(change.positions) or not set(job.machines) <= set(change.vaults):""",
-        """len(change.positions)):
-        return job, ()
-    stay = survivors(job, change)
-    if not set(stay) <= set(change.positions):""",
+        "len(change.positions)) or not _records_known(job, change):",
+        "len(change.positions)):",
     ),
     "a move that is cancelled is never answered": (
         "controller.change.move",
@@ -226,8 +220,8 @@ BUGS = {
     ),
     "a process that cannot be killed is waited for": (
         "controller.standstill.hanging",
-        "        if at_us - one.judged_us >= END_US:",
-        "        if at_us < one.judged_us:",
+        "        spared = waited >= END_US and can_be_given_up(job, machine)",
+        "        spared = waited < 0",
         "stuck",
     ),
     "a machine that was left for slowness may take ranks again": (
@@ -473,8 +467,8 @@ BUGS = {
     ),
     "of machines that are lost together only one is named": (
         "controller.change.losses",
-        "        lost=tuple(machines) if died else (),\n",
-        "        lost=tuple(machines[:1]) if died else (),\n",
+        "        lost=lost,\n",
+        "        lost=lost[:1],\n",
         "rack",
     ),
     "a drill is heard of when its machine was lost, and not when it was told to die": (
@@ -525,7 +519,7 @@ BUGS = {
     "a job begins on more machines than were lost and are not its own": (
         "controller.start",
         "or sum(m.standby for m in chosen) > in_place:",
-        "or sum(m.standby for m in chosen) > in_place + 1:",
+        "or sum(m.standby for m in chosen) < 0:",
     ),
     "standbys warm up before there is anything to run": (
         "controller.standby.warming",

@@ -194,7 +194,7 @@ def test_a_controller_that_takes_a_silent_relay_for_evidence_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def blames(self: Absence, name: MachineId, one: Quiet, *given: object) -> str:
-        return "its relay is silent" if one.carried and one.is_away else ""
+        return "its relay is silent" if one.carried and self._is_away(one) else ""
 
     monkeypatch.setattr(Absence, "_why", blames)
     world = begun(1)

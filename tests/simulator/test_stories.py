@@ -58,7 +58,7 @@ def move(world: World, machine: MachineId) -> None:
 def waits_for_a_machine(seed: int) -> World:
     world = world_of(seed, standbys=0, nproc=1 + seed % 2, wait_s=60, refill=False)
     assert until(world, lambda: trains(world))
-    world.crash(world.random.choice(world.job.seats), silent=seed % 3 == 0)
+    world.crash(world.random.choice(world.job.seats))
     assert until(world, lambda: world.job.change is not None and bool(world.job.change.missing))
     world.run(world.between(0, 30 * SECOND))
     assert world.ended is None
@@ -68,6 +68,18 @@ def waits_for_a_machine(seed: int) -> World:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_job_that_waits_is_continued_by_a_machine_that_comes(seed: int) -> None:
     world = waits_for_a_machine(seed)
+    world.add(standby=True)
+    well(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_machine_without_power_is_given_up_once_another_can_take_its_ranks(seed: int) -> None:
+    """It may be back before that: nothing would be won by giving it up."""
+    world = world_of(seed, standbys=0, wait_s=60, refill=False)
+    assert until(world, lambda: trains(world))
+    world.crash(world.random.choice(world.job.seats), silent=True)
+    world.run(20 * SECOND)
+    assert world.job.incidents == ()
     world.add(standby=True)
     well(world)
 

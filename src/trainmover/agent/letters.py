@@ -112,6 +112,7 @@ class Letters:
             heard=self.heard,
             term=self.term,
             dropped=self.outbox.dropped,
+            said=self.outbox.dropped + len(self.outbox.kept),
         )
         return encode(back)
 

@@ -27,6 +27,7 @@ from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
 from trainmover.agent.folder import make_folder
 from trainmover.agent.notice import NoticeFile
+from trainmover.agent.relaying.fetch import Fetcher
 from trainmover.agent.relaying.relay import Relay
 from trainmover.agent.signs import Signs, memory
 from trainmover.agent.store_way import StoreWays
@@ -46,7 +47,9 @@ from trainmover.protocol.messages import (
     Die,
     EndWorker,
     Examine,
+    FetchBehind,
     Found,
+    GoBehind,
     Heartbeat,
     Hello,
     Interrupt,
@@ -67,6 +70,7 @@ from trainmover.protocol.messages import (
     encode,
 )
 from trainmover.state.vault import Vault, address_of, serve
+from trainmover.state.vault.wire import ComeBehind
 from trainmover.token_file import read_token
 from trainmover.version import VERSION
 
@@ -89,6 +93,7 @@ async def run_agent(config: AgentConfig) -> None:
     directory = make_folder(config)
     stores = StoreWays(token, tls)
     agent = Agent(config, vault, address_of(vault_server), directory, stores, token, tls)
+    vault_server.come_behind = agent.come_behind
     loop.set_exception_handler(agent.failed)
     loop.add_signal_handler(signal.SIGTERM, agent.terminated)
     loop.add_signal_handler(signal.SIGINT, agent.interrupted)
@@ -145,6 +150,7 @@ class Agent:
         self._crew = Crew(config, self._directory, address, self._up, self._signs.printed)
         self._relay = Relay(config.machine, config.controller, address, token, tls)
         self._examiner = Examiner(config, self._directory)
+        self._fetcher = Fetcher(config.machine, token, tls)
         self._dialling: set[asyncio.Task[list[MachineId]]] = set()
 
     @property
@@ -324,12 +330,20 @@ class Agent:
                 self._look_for(order)
             case BeRelay():
                 self._relay.begin(self._up.run, self._up.incarnation)
+            case FetchBehind():
+                self._fetcher.fetch(order)
             case Die():
                 self._crew.signal(signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
             case Shutdown(kill=kill):
                 self._is_dismissed = not kill
                 self.end(kill=kill)
+
+    def come_behind(self, request: ComeBehind) -> None:
+        """Have a neighbour carry what is said: the controller does not reach this machine."""
+        relay = MachineId(request.relay)
+        order = GoBehind(relay=relay, address=request.address, ticket=request.ticket)
+        self._up.come_behind(order)
 
     def _refused(self, refused: Refused) -> None:
         """The machine was given up for lost: nothing of what it is may go on."""
@@ -405,6 +419,7 @@ class Agent:
             self._waiting.add_done_callback(lambda _: self._leave())
             return
         self._relay.close()
+        self._fetcher.close()
         self._examiner.close()
         self._crew.close()
         self._signs.close()

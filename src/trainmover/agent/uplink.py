@@ -4,6 +4,7 @@ import asyncio
 import random
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -84,7 +85,9 @@ class Uplink:
         )
 
     def _now_us(self) -> int:
-        return round(self._loop.time() * 1e6)
+        """Return the time since boot. It counts while the host is suspended, as its lease does: the
+        controller counts that time, too."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
     def join(self, dialled: Dialled, token: bytes, tls: "Tls | None" = None) -> None:
         """Say hello on a proved connection; the welcome comes as the first order."""
@@ -214,7 +217,17 @@ class Uplink:
         self._going = asyncio.create_task(self._come_behind(order, self._link))
         self._going.add_done_callback(partial(_surface, self._loop))
 
-    async def _come_behind(self, order: GoBehind, link: FrameLink) -> None:
+    def come_behind(self, order: GoBehind) -> None:
+        """Go behind a relay, which says that the controller does not reach this machine."""
+        busy = self._going is not None and not self._going.done()
+        is_in = self._letters.returns or self._letters.welcomed
+        if self._closed or busy or not is_in or isinstance(self._link, Lane):
+            return
+        self._going = asyncio.create_task(self._come_behind(order, None))
+        self._going.add_done_callback(partial(_surface, self._loop))
+
+    async def _come_behind(self, order: GoBehind, link: FrameLink | None) -> None:
+        """link: that has brought the order and must be there still; None: a neighbour has."""
         try:
             dialled = await dial(
                 order.address, self._token, self._tls,
@@ -222,9 +235,11 @@ class Uplink:
             )  # fmt: skip
         except (PeerLost, ProtocolError):  # The controller waits for it in vain, and chooses anew.
             return
-        if self._closed or self._link is not link or not self._letters.welcomed:
+        changed = self._link is not link or not self._letters.welcomed
+        if self._closed or (link is not None and changed) or isinstance(self._link, Lane):
             dialled.transport.abort()
             return
+        link = self._link
         self._letters.link_lost()
         self._letters.goes_behind()
         session = LaneSession(self._token, order.ticket, controller=False)

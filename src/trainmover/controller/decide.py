@@ -10,6 +10,7 @@ what is to be written), and needs nobody who does it. This file is the table of 
 `interruption`, `recovery`, `move`, `warming` and `ending` hold the stories.
 """
 
+from functools import partial
 from typing import assert_never
 
 from trainmover.controller.change.from_disk import found
@@ -36,6 +37,7 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     CheckpointPublished,
+    ContactChanged,
     ControllerReturned,
     CordonRequested,
     DrainRequested,
@@ -71,6 +73,7 @@ from trainmover.controller.machines import (
 )
 from trainmover.controller.policies.anomalies.answer import anomaly_found
 from trainmover.controller.policies.anomalies.told import sign_told
+from trainmover.controller.policies.guard import guarded
 from trainmover.controller.policies.health.examine import (
     examine,
     examined,
@@ -96,6 +99,7 @@ from trainmover.controller.standby.standbys import (
 )
 from trainmover.controller.standby.warming import recorded, steps_changed, tend_standbys
 from trainmover.controller.standstill.condemned import stack_told
+from trainmover.controller.standstill.contact import contact_changed
 from trainmover.controller.standstill.hanging import judge, moves, stands, worker_state
 from trainmover.controller.standstill.probing import reached
 from trainmover.controller.start import gather
@@ -184,6 +188,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = tick(job, event.at_us)
         case ControllerReturned():
             job, effects = controller_returned(job, event), ()
+        case ContactChanged():
+            job, effects = contact_changed(job, event), ()
         case StoreMoved():
             job, effects = store_moved(job, event)
         case CheckpointPublished():
@@ -193,13 +199,13 @@ def decide(job: Job, event: EVENTS) -> Decision:
         case CheckpointFound():
             job, effects = found(job, event)
         case AnomalyFound():
-            job, effects = anomaly_found(job, event)
+            job, effects = guarded(job, "anomalies", partial(anomaly_found, job, event))
         case SlowSuspected():
-            job, effects = slow_suspected(job, event)
+            job, effects = guarded(job, "stragglers", partial(slow_suspected, job, event))
         case SlowFound():
-            job, effects = slow_found(job, event)
+            job, effects = guarded(job, "stragglers", partial(slow_found, job, event))
         case SlowMeasured():
-            job, effects = slow_measured(job, event)
+            job, effects = guarded(job, "stragglers", partial(slow_measured, job, event))
         case _:
             assert_never(event)
     bound: tuple[Effect, ...] = ()
@@ -209,7 +215,7 @@ def decide(job: Job, event: EVENTS) -> Decision:
     forgotten: tuple[Effect, ...] = ()
     given_up = any(isinstance(effect, Fence) for effect in judged)  # As another joins, it may be.
     if given_up or len(job.machines) < len(settled.machines):
-        job, forgotten = forget_lost(job, event.at_us)
+        job, forgotten = guarded(job, "health", partial(forget_lost, job, event.at_us))
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
@@ -265,7 +271,9 @@ def _bind(job: Job, settled: Job, machine: MachineId | None) -> Decision:
 
 def _has_new_joiners(job: Job, settled: Job) -> bool:
     change, before = job.change, settled.change
-    return change is not None and (before is None or change.joiners is not before.joiners)
+    if change is None or before is None:
+        return change is not None
+    return change.joiners is not before.joiners or change.hedges is not before.hedges
 
 
 def _advance(job: Job, at_us: int) -> Decision:
@@ -280,17 +288,17 @@ def _advance(job: Job, at_us: int) -> Decision:
     job, stopped = end_if_stopped(job, at_us)
     if job.phase is Phase.ENDED:
         return job, stopped
-    job, write = tend_checkpoints(job)
+    job, write = tend_checkpoints(job, at_us)
     change = job.change
     if change is None:
         job, answers = answer_done_moves(job)
         job, keep = tend_snapshots(job)
-        job, moving = replace_diverged(job, at_us)
+        job, moving = guarded(job, "divergence", partial(replace_diverged, job, at_us))
         if job.change is None:
-            job, moving = move_leaving(job, at_us)
+            job, moving = guarded(job, "maintenance", partial(move_leaving, job, at_us))
         if job.change is not None:
             return job, write + answers + keep + moving
-        job, more = tend_plan(job, at_us)
+        job, more = guarded(job, "plans", partial(tend_plan, job, at_us))
         if job.change is None:
             job, tended = tend_standbys(job)
             more += tended
@@ -313,11 +321,13 @@ def _agent_said(job: Job, event: AgentSaid) -> Decision:
         case Stack():
             return stack_told(job, event.machine, event.fact), ()
         case Examined():
-            return examined(job, event.machine, event.fact, event.at_us)
+            act = partial(examined, job, event.machine, event.fact, event.at_us)
+            return guarded(job, "health", act)
         case Reached():
             return reached(job, event.machine, event.fact), ()
         case Sign():
-            return sign_told(job, event.machine, event.fact, event.at_us)
+            act = partial(sign_told, job, event.machine, event.fact, event.at_us)
+            return guarded(job, "anomalies", act)
         case Leaving():
             return leaving(job, event.machine, event.fact, event.at_us), ()
         case _:
@@ -369,7 +379,7 @@ def _said(
         case Snapped() if job.rank_of(machine, local_rank) == fact.rank:
             return snapped(job, fact)
         case Wrote() if job.saves_last or job.rank_of(machine, local_rank) == fact.rank:
-            return wrote(job, fact)
+            return wrote(job, fact, at_us)
         case Fingerprinted() if job.rank_of(machine, local_rank) == fact.rank:
             return compared(job, fact), ()
         case StepsChanged() if job.rank_of(machine, local_rank) == fact.rank:

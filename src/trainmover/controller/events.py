@@ -36,11 +36,13 @@ class MachineJoined(Event, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine that is given up. heard_us: when it last gave a sign of life."""
+    """One machine that is given up. heard_us: when it last gave a sign of life; ended: its agent's
+    process is known to have ended, so it cannot return."""
 
     machine: MachineId
     why: str
     heard_us: int
+    ended: bool = False
 
 
 class MachinesLost(Event, frozen=True):
@@ -173,10 +175,25 @@ class Tick(Event, frozen=True):
 class ControllerReturned(Event, frozen=True):
     """A controller has died; its successor knows all that stands before this.
 
-    cut  the journal's end was torn: there was more
+    Until each machine is back in contact (`ContactChanged`), its facts lie in its agent's outbox.
+
+    cut      the journal's end was torn: there was more
+    wall_us  the host's own clock, while `at_us` goes on from the journal's newest time
     """
 
     cut: bool = False
+    wall_us: int = 0
+
+
+class ContactChanged(Event, frozen=True):
+    """The controller lost contact with machines, or has them back with all facts they had kept.
+
+    Facts of a machine without contact wait in its agent's outbox, and orders to it wait here, so
+    nothing is concluded from what its processes did not do.
+    """
+
+    away: list[MachineId] = []
+    back: list[MachineId] = []
 
 
 class StoreMoved(Event, frozen=True):
@@ -275,9 +292,9 @@ class AnomalyFound(Event, frozen=True):
 EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
-    | ControllerReturned | StoreMoved | CheckpointPublished | CheckpointFailed | CheckpointFound
-    | SlowSuspected | SlowFound | SlowMeasured | DrainRequested | RollRequested | PlaceRequested
-    | PlanSteered | HealthRequested | AnomalyFound
+    | ControllerReturned | ContactChanged | StoreMoved | CheckpointPublished | CheckpointFailed
+    | CheckpointFound | SlowSuspected | SlowFound | SlowMeasured | DrainRequested | RollRequested
+    | PlaceRequested | PlanSteered | HealthRequested | AnomalyFound
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested

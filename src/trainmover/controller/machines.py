@@ -1,7 +1,5 @@
 """Machines come and go, and so do the processes on them. Pure."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from trainmover.controller.change.incidents import amend, open_incident
@@ -14,6 +12,7 @@ from trainmover.controller.change.losses import (
     process_gone,
 )
 from trainmover.controller.change.move import unknown_machine
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import other_torch, with_machine
 from trainmover.controller.effects import Answer, Decision, Effect, Fence, Send, end
 from trainmover.controller.events import (
@@ -25,9 +24,9 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.policies.health.examine import examine_joined
 from trainmover.controller.policies.maintenance.leaving import joined_again
-from trainmover.controller.standby.joiners import can_be_spared
 from trainmover.controller.standby.standbys import sandbox_failed
 from trainmover.controller.standstill.condemned import condemned_of
+from trainmover.controller.standstill.contact import without_contact
 from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.start import start_workers
 from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
@@ -79,15 +78,8 @@ def machines_lost(job: Job, event: MachinesLost) -> Decision:
     heard_us = min(killed or [one.heard_us for one in lost])
     job = all_gone(job, names, event.at_us)
     fences = tuple(map(Fence, names))
-    job, effects = cannot_go_on(job, names, losses_text(lost), event.at_us, heard_us, died=True)
+    job, effects = cannot_go_on(job, names, losses_text(lost), event.at_us, heard_us, lost=lost)
     return job, fences + effects
-
-
-def would_end(job: Job, lost: Sequence[Lost]) -> bool:
-    """Whether the job would end if these were lost now: nobody can take their ranks."""
-    at_us = max((one.heard_us for one in lost), default=0)
-    after, _ = machines_lost(job, MachinesLost(at_us=at_us, lost=[*lost]))
-    return after.phase is not job.phase and after.phase in (Phase.ENDED, Phase.ENDING)
 
 
 def _as_said(job: Job, lost: Lost) -> Lost:
@@ -114,7 +106,8 @@ def controller_returned(job: Job, event: ControllerReturned) -> Job:
     """Numbers that may have been given out in a part of the journal that is lost are not used."""
     passed = NUMBERS_PASSED if event.cut else 0
     return replace(
-        job,
+        without_contact(job),
+        wall_ahead_us=event.wall_us - event.at_us if event.wall_us else job.wall_ahead_us,
         takeovers=job.takeovers + 1,
         taken_over_us=event.at_us,
         epoch_last=Epoch(job.epoch_last + passed),
@@ -155,10 +148,10 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
     if job.phase is Phase.GATHERING or (job.phase is Phase.STARTING and rank is not None):
         text = f"{cause} before the script began.\nThe job has ended.\nIts output above says why."
         return end(job, 1, text)
-    if (condemned := condemned_of(job, machine, fact.pid)) is not None:
-        return _stuck_ended(job, machine, condemned, at_us)
     pids = {**job.machines[machine].pids, fact.local_rank: fact.pid}  # It may have said nothing.
     job = with_machine(job, machine, pids=pids)
+    if (condemned := condemned_of(job, machine, fact.pid)) is not None:
+        return _stuck_ended(job, machine, condemned, at_us)
     return process_gone(job, machine, cause, at_us, at_us)
 
 
@@ -174,7 +167,7 @@ def _without_worker(job: Job, machine: MachineId, local_rank: int) -> Job:
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
     """A rank stood still, and its process was ended for that; the second time its machine goes."""
     cause, since_us = condemned.cause, condemned.since_us
-    if condemned.give_up and can_be_spared(job, machine):
+    if condemned.give_up and can_be_given_up(job, machine):
         cause = f"{cause}; it is not the first time, and {machine} is given up"
         job, effects = give_up(job, machine, cause, at_us, since_us)
     else:

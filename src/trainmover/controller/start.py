@@ -301,6 +301,7 @@ def _anew(job: Job, joiners: dict[Slot, MachineId]) -> Job:
         attached=Ranks(),
         recorded=Facts(),
         keepers={},
+        keepers_before=frozenset(),
         changed=frozenset(),
         finished=Facts(),
         exited=Ranks(),

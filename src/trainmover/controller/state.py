@@ -219,6 +219,8 @@ class Change:
 
     epoch     the one it leads to
     joiners   slot -> machine that takes it; empty when nobody was lost (a broken link)
+    hedges    slot -> second machine that is bound to it: see `standby.hedging`
+    begun_us  when the change began, or its newest epoch did
     leavers   slot -> machine that had it; for a move the machine still trains
     missing   slots for which there is no machine yet; the recovery waits for one
     until_us  how long it waits
@@ -240,6 +242,8 @@ class Change:
     request: str = ""
     missing: frozenset[Slot] = frozenset()
     until_us: int = 0
+    hedges: dict[Slot, MachineId] = field(default_factory=dict)
+    begun_us: int = 0
     back: bool = False
     disk: bool = False
     checkpoint: Checkpoint | None = None
@@ -278,10 +282,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Writing:
-    """A checkpoint that is not complete yet. wrote: rank -> its part."""
+    """A checkpoint that is not complete yet, ordered at since_us. wrote: rank -> its part."""
 
     step: Step
     epoch: Epoch
+    since_us: int = 0
     wrote: dict[Rank, Wrote] = field(default_factory=dict)
 
 
@@ -394,6 +399,8 @@ class Job:
     committed    floor of what is committed everywhere: raised by verdicts and boundaries
     lost_early   machines lost before the job began: so many standbys may take part from the start
     keepers      slot -> machines whose vaults its ranks were told to keep things in
+    keepers_before  those of the switchovers since one was through: some ranks may not have heard of
+                 the newer ones
     torch        version that its ranks have run since it began, also where none is left
     changed      what later steps were found to be, other than those recorded: trace, compiled
     exited       ranks that were through with the script and whose process is gone
@@ -410,6 +417,7 @@ class Job:
     writing         checkpoint that is being written
     checkpoint      the newest that is complete
     checkpointed    step of the newest that was written, or given up
+    write_ms        for how long ranks wrote the newest that all have written
     incidents       the open one and the newest that are over; briefs: of those before, what still
                     decides something: see `past`
     store           where groups meet since the first store was lost; "" before: spec.store
@@ -420,8 +428,15 @@ class Job:
     cordoned        machines that take no ranks until they are uncordoned, also those that are gone:
                     who is mended comes back by the same name
     roll, placement  the newest plan, going or not: `plan`
+    broken_policies  name of a policy that has raised -> what: it is switched off
+    failed_moves    machine -> how often in a row a move of it came to nothing, and when it may
+                    be moved again; 0: at any time
     losses          machine and host -> when it was lost, in the last hour before the newest
     takeovers       how often the controller died and another went on; taken_over_us: last when
+    away            machines that the controller has no contact with: see `standstill.contact`
+    back_us         machine -> when contact was last regained
+    wall_ahead_us   how far the host's clock is ahead of job time, which stands while no controller
+                    decides; for people, and to compare clocks of machines
     """
 
     spec: JobSpec
@@ -434,6 +449,7 @@ class Job:
     attached: Ranks = field(default_factory=Ranks)
     recorded: Facts[Rank, Recorded] = field(default_factory=Facts)
     keepers: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
+    keepers_before: frozenset[MachineId] = frozenset()
     torch: str = ""
     changed: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison = field(default_factory=Comparison)
@@ -455,8 +471,11 @@ class Job:
     writing: Writing | None = None
     checkpoint: Checkpoint | None = None
     checkpointed: Step = Step(0)
+    write_ms: float | None = None
     unusable: frozenset[Step] = frozenset()
     hanging: Hanging = field(default_factory=Hanging)
+    broken_policies: dict[str, str] = field(default_factory=dict)
+    failed_moves: dict[MachineId, tuple[int, int]] = field(default_factory=dict)
     losses: dict[tuple[MachineId, str], tuple[int, ...]] = field(default_factory=dict)
     begun_us: int | None = None
     start_ms: float | None = None
@@ -468,6 +487,9 @@ class Job:
     placement: Placement | None = None
     takeovers: int = 0
     taken_over_us: int = 0
+    away: frozenset[MachineId] = frozenset()
+    back_us: dict[MachineId, int] = field(default_factory=dict)
+    wall_ahead_us: int = 0
     store: str = ""
     stopping: Stopping | None = None
     code: int | None = None
@@ -477,6 +499,11 @@ class Job:
     def plan(self) -> Roll | Placement | None:
         """The newest, going or not: moves that follow one another."""
         return self.roll or self.placement
+
+    def shown_us(self, at_us: int) -> int:
+        """Return the host's time at that job time, for people. Where somebody has put the clock
+        back it is job time: what people read does not run backwards."""
+        return at_us + max(0, self.wall_ahead_us)
 
     @property
     def saves_last(self) -> bool:

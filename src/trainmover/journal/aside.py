@@ -23,6 +23,7 @@ def keep_aside(path: Path) -> Path | None:
         for its, kept in zip(_parts(path), _parts(there), strict=True):
             if its.exists():
                 its.rename(kept)
+        lock.unwritten_from(0)
     except OSError as error:
         raise UserError(
             f"The journal {path} of an earlier run cannot be moved aside: {error.strerror}.",

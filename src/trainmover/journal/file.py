@@ -14,7 +14,7 @@ from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import PROTOCOL, JobSpec
 from trainmover.version import VERSION
 
-FORMAT = "trainmover journal 6"
+FORMAT = "trainmover journal 7"
 LOGS = ("-wal", "-shm")
 """What SQLite keeps beside it while it is written."""
 CODE = f"{VERSION}, protocol {PROTOCOL}"

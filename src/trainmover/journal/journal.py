@@ -40,6 +40,7 @@ from trainmover.journal.bookmarks import Bookmark
 from trainmover.journal.damage import check_of, cut_torn_writes, torn_records
 from trainmover.journal.file import (
     LOGS,
+    NOTE,
     check_code,
     check_there,
     fill,

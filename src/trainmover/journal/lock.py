@@ -52,8 +52,8 @@ class WriterLock:
             os.pwrite(self._descriptor, word, 0)
 
     def release(self) -> None:
-        """Let another process have it. Only once."""
-        if _is_there(self._path, self._descriptor):
+        """Let another process have it. Only once. The file stays if it says that records lack."""
+        if not self._unwritten and _is_there(self._path, self._descriptor):
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 

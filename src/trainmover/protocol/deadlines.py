@@ -7,7 +7,10 @@
 `trainmover status --json` shows them. The patience is a flag: `run --patience`.
 """
 
+import math
 from typing import Any
+
+import msgspec
 
 BEAT_S = 0.2
 """Agents say so often that they are there; so often the controller looks."""
@@ -48,6 +51,37 @@ STOP_S = 15.0
 """It outlives it for so long if the run is being stopped: a last checkpoint and its end."""
 
 
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
+    """Those that the controller judges machines by, in seconds, as the constants above; worlds of
+    the simulator have others."""
+
+    quiet_s: float = QUIET_S
+    away_s: float = AWAY_S
+    held_up_s: float = HELD_UP_S
+    held_up_first_s: float = HELD_UP_FIRST_S
+    answer_s: float = ANSWER_S
+    together_s: float = TOGETHER_S
+    spare_s: float = SPARE_S
+    heard_s: float = HEARD_S
+    silent_s: float = SILENT_S
+    fall_back_s: float = FALL_BACK_S
+    lease_more_s: float = LEASE_MORE_S
+
+
+def least_patience_s(deadlines: Deadlines) -> float:
+    """Return the shortest patience that the other deadlines leave sense in.
+
+    An agent must have the time to find its link silent and to dial again, and the controller the
+    time to find out who reaches a machine, before either gives the other up.
+
+    >>> least_patience_s(Deadlines())
+    12.0
+    """
+    returns_s = deadlines.silent_s + deadlines.spare_s
+    judged_s = deadlines.held_up_first_s + deadlines.answer_s + deadlines.away_s
+    return max(returns_s + deadlines.fall_back_s, math.ceil(judged_s))
+
+
 def beats(seconds: float) -> int:
     """In looks of the controller: what it did not look at, since it stood itself, does not count.
 
@@ -57,18 +91,18 @@ def beats(seconds: float) -> int:
     return round(seconds / BEAT_S)
 
 
-def deadlines_json(patience_s: float) -> dict[str, Any]:
-    """For people who look: seconds."""
+def deadlines_json(deadlines: Deadlines, patience_s: float) -> dict[str, Any]:
+    """Return what people see, in seconds."""
     return {
-        "quiet_s": QUIET_S,
-        "away_s": AWAY_S,
-        "held_up_s": HELD_UP_S,
-        "answer_s": ANSWER_S,
-        "together_s": TOGETHER_S,
-        "spare_s": SPARE_S,
-        "agent_dials_anew_s": SILENT_S,
+        "quiet_s": deadlines.quiet_s,
+        "away_s": deadlines.away_s,
+        "held_up_s": deadlines.held_up_s,
+        "answer_s": deadlines.answer_s,
+        "together_s": deadlines.together_s,
+        "spare_s": deadlines.spare_s,
+        "agent_dials_anew_s": deadlines.silent_s,
         "lane_silent_s": LANE_SILENT_S,
-        "fall_back_s": FALL_BACK_S,
+        "fall_back_s": deadlines.fall_back_s,
         "lease_s": patience_s,
-        "patience_s": patience_s + LEASE_MORE_S,
+        "patience_s": patience_s + deadlines.lease_more_s,
     }

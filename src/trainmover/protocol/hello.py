@@ -30,7 +30,7 @@ from functools import lru_cache
 from trainmover.errors import ProtocolError
 from trainmover.protocol.sealed import Session
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Of all that processes say to each other."""
 NONCE_BYTES = 16
 PROOF_BYTES = 32

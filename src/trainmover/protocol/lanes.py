@@ -5,7 +5,8 @@ change nor make it. Pure.
 
 A mark covers the number of the frame, which does not travel, and the payload, under a key of its
 direction. Keys come from the job's token and from a ticket that the controller gives the machine
-over a link of its own: whoever does not know both makes no mark, and a relay sees no ticket. What
+over a link of its own: whoever does not know both makes no mark, and a relay sees no ticket. (A
+machine that the controller does not reach gets it from the relay, which sees it then.) What
 is left out, repeated or in another order is found at the next frame. Beats carry none: all that
 follows from one is that the lane is not silent.
 """

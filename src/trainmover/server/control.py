@@ -7,6 +7,8 @@ given. The server drives it with its loop; the simulator with a network and a di
 what is proved there is what runs.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainmover.controller.clock import tick_due
@@ -26,6 +28,7 @@ from trainmover.controller.events import (
     EVENTS,
     REQUESTS,
     AgentSaid,
+    ContactChanged,
     ControllerReturned,
     Lost,
     MachinesLost,
@@ -35,10 +38,11 @@ from trainmover.controller.events import (
     WorkersSaid,
 )
 from trainmover.controller.policies.anomalies.look import Look
+from trainmover.controller.policies.guard import broken_text, describe
 from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
-from trainmover.protocol.deadlines import HEARD_S, SPARE_S, beats
+from trainmover.protocol.deadlines import beats
 from trainmover.protocol.messages import (
     AgentFact,
     Columns,
@@ -87,7 +91,7 @@ class Control:
         self.over: End | None = None if past is None else past.over
         self.members: dict[MachineId, Link] = {}
         self.carrying = Carrying(spec.relays_above, self.members, around)
-        self.absence = Absence(spec.patience_s, after_another=past is not None)
+        self.absence = Absence(spec.patience_s, spec.deadlines, after_another=past is not None)
         self._past = past
         self._book = book
         self._around = around
@@ -95,12 +99,14 @@ class Control:
         self.pace = Pace(self.anomalies.took)
         self._hearing = Hearing(Rows(book), around, self)
         self.reception = Reception(self, around, lost_us=lost_us or at_us)
+        self._catching_up: dict[MachineId, int] = {}  # Facts that its agent has said.
+        self._off: set[str] = set()  # Policies that have raised here.
         self._ticked_us = at_us
         self._beats = 0
         self._over_beats = 0
 
-    def go_on(self, at_us: int) -> None:
-        """Where a controller has died; before anything else."""
+    def go_on(self, at_us: int, wall_us: int) -> None:
+        """Go on where a controller has died; before anything else. wall_us: the host's clock."""
         past = self._past
         assert past is not None
         if past.unused:
@@ -109,7 +115,7 @@ class Control:
         if past.cut:
             self._around.note(f"the crash has damaged the journal: {past.cut}", loud=True)
         undone = list(self.accounts.undone)
-        self.take(ControllerReturned(at_us=at_us, cut=bool(past.cut)))
+        self.take(ControllerReturned(at_us=at_us, cut=bool(past.cut), wall_us=wall_us))
         for order in undone:
             self._around.save(order)
         for machine in self.accounts.away:
@@ -163,11 +169,12 @@ class Control:
         self.accounts.ordered(effect)
         match effect:
             case Send(machine=machine, order=order):
-                if machine in self.members:
+                if machine in self.members and machine not in self._catching_up:
                     self.members[machine].send(order)
             case Fence(machine=machine):
                 self.absence.forget(machine)
                 self.carrying.lost(machine)
+                self._catching_up.pop(machine, None)
                 link = self.members.pop(machine, None)
                 if link is not None:
                     link.abort()
@@ -190,8 +197,8 @@ class Control:
     def took(self, rows: Columns, at_us: int) -> None:
         """Ranks have told their own times; look whether one is slow."""
         if self.over is None:
-            for event in self.pace.take(self.job, rows.epoch, rows.each_took(), at_us):
-                self.take(event)
+            slow = partial(self.pace.take, self.job, rows.epoch, rows.each_took(), at_us)
+            self._ask_policy("stragglers", slow)
 
     def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None:
         """An agent's loop runs."""
@@ -203,7 +210,19 @@ class Control:
             self.anomalies.alive(link.machine, at_us)
 
     def _look_who_may_fail(self, at_us: int) -> None:
-        for event in self.anomalies.look(self.job, at_us):
+        self._ask_policy("anomalies", partial(self.anomalies.look, self.job, at_us))
+
+    def _ask_policy(self, policy: str, look: Callable[[], Sequence[EVENTS]]) -> None:
+        """Take what a policy has found. One that raises is switched off: the job needs none."""
+        if policy in self._off:
+            return
+        try:
+            found = look()
+        except Exception as error:  # noqa: BLE001
+            self._off.add(policy)
+            self._around.note(broken_text(policy, describe(error)), loud=True)
+            return
+        for event in found:
             self.take(event)
 
     # --- links ---
@@ -216,6 +235,23 @@ class Control:
         account = self.accounts.of.get(machine)
         if account is not None:
             self._hearing.said(machine, account, fact, at_us)
+            if self._catching_up.get(machine, account.facts + 1) <= account.facts:
+                self._caught_up(machine)
+
+    def catches_up(self, machine: MachineId, said: int) -> None:
+        """A machine is back. Its orders wait until all facts that it had kept are taken: they tell
+        what has become of older orders.
+
+        said  number of the newest of these facts
+        """
+        self._catching_up[machine] = said
+        if said <= self.accounts.of[machine].facts:
+            self._caught_up(machine)
+
+    def _caught_up(self, machine: MachineId) -> None:
+        del self._catching_up[machine]
+        for order in self.accounts.of[machine].pending:
+            self.members[machine].send(order)
 
     def broke(self, link: Link, why: str, at_us: int) -> None:
         """A connection has ended, whoever it was. The agent may come back over another."""
@@ -248,6 +284,7 @@ class Control:
         if machine is None or self.members.get(machine) is not link:
             return None
         del self.members[machine]
+        self._catching_up.pop(machine, None)
         self.carrying.without_link(machine)
         link.abort()
         return machine
@@ -296,9 +333,19 @@ class Control:
             self.tell_back(machine, after_s)
         self._dial()
         self._ask()
+        for machine, others in self.absence.reached_by_others().items():
+            if machine in self.job.machines:
+                self.carrying.fetch(machine, others, self.job.machines[machine].vault)
         self._give_up(self.absence.lost(self.job), at_us)
         for text in self.absence.news(len(self.job.machines)):
             self._around.note(text, loud=True)
+
+    def _look_who_has_contact(self, at_us: int, *, stood: bool) -> None:
+        away = {*self.absence.away, *self._catching_up} & self.job.machines.keys()
+        away = {*self.job.machines} if stood else away
+        if away != self.job.away:
+            lost, back = away - self.job.away, self.job.away - away
+            self.take(ContactChanged(at_us=at_us, away=sorted(lost), back=sorted(back)))
 
     def tell_back(self, machine: MachineId, after_s: float) -> None:
         """Of one of which people were told that it is away."""
@@ -308,17 +355,22 @@ class Control:
     def _leave_alone(self) -> None:
         """The job is over: who is away is not waited for long."""
         self._over_beats += 1
-        if self._over_beats >= beats(SPARE_S):
+        if self._over_beats >= beats(self.spec.deadlines.spare_s):
             for machine in self.accounts.away:
                 del self.accounts.of[machine]
 
     # --- time ---
 
-    def beat(self, at_us: int) -> None:
-        """To be called every `BEAT_S`; links have counted it."""
+    def beat(self, at_us: int, *, stood: bool = False) -> None:
+        """To be called every `BEAT_S`; links have counted it.
+
+        stood  this controller stood still: what machines have said meanwhile is to be heard first
+        """
         self._beats += 1
         if self.over is None:
             self._look_who_is_away(at_us)
+        if self.over is None:
+            self._look_who_has_contact(at_us, stood=stood)
             self._look_who_may_fail(at_us)
         else:
             self._leave_alone()
@@ -339,7 +391,7 @@ class Control:
             return
         for account in news.values():
             account.told = account.facts
-        for machine in known if self._beats % beats(HEARD_S) == 0 else news:
+        for machine in known if self._beats % beats(self.spec.deadlines.heard_s) == 0 else news:
             self.members[machine].send(Heard(facts=known[machine].told))
 
     def make_safe(self, incarnation: str, facts: int, at_us: int) -> bool:

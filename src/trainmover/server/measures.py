@@ -43,12 +43,14 @@ class Measures:
               short or held up are not among them
     since_us  of its first commit; None: there was none
     cut_us    when the newest snapshots of all ranks were complete; None: not seen
+    checkpoint_us  when the newest checkpoint was published; None: not seen
     """
 
     def __init__(self) -> None:
         self.steps = Histogram(STEP_S)
         self.since_us: int | None = None
         self.cut_us: int | None = None
+        self.checkpoint_us: int | None = None
 
     def committed(self, gaps_us: Iterable[int], now: Callable[[], int]) -> None:
         """Ranks have told of steps. gaps_us: rank 0's, as `Progress.take` has found them."""
@@ -61,3 +63,5 @@ class Measures:
         """An event was taken."""
         if after.cut is not before.cut and after.cut is not None:
             self.cut_us = at_us
+        if after.checkpoint is not before.checkpoint and after.checkpoint is not None:
+            self.checkpoint_us = at_us

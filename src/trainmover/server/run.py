@@ -34,6 +34,7 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol import messages as m
+from trainmover.protocol.deadlines import BEAT_S
 from trainmover.protocol.lanes import LaneSession
 from trainmover.protocol.messages import AgentFact, Hello, JobSpec, Return, Shutdown
 from trainmover.server.answers import Answers
@@ -58,6 +59,7 @@ from trainmover.server.view.progress import Progress
 from trainmover.server.view.protection import Unattached
 from trainmover.server.view.snapshot import snapshot
 from trainmover.server.view.telling import Telling
+from trainmover.server.view.waiting import waiting_json
 from trainmover.version import VERSION
 
 if TYPE_CHECKING:
@@ -75,8 +77,8 @@ class Server:
     """`ended` is done when the job is over and everybody has left: (exit status, text).
 
     It raises if the server itself failed. watch is called on the loop for every notice.
-    past: of the journal, if it was taken over from a controller that died; at lost_us, if that is
-    known.
+    past: of the journal, if it was taken over from a controller that died; at lost_us by the host's
+    clock, if that is known.
     """
 
     def __init__(
@@ -97,8 +99,9 @@ class Server:
         self.pulse = Pulse(self.links, beat=self._beat)
         self._token = token
         self._past = past
-        self._clock = Clock(least_us=0 if past is None else past.at_us)
-        self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=lost_us)
+        self._clock = Clock(newest_us=0 if past is None else past.at_us)
+        since_us = self.now() - max(0, self._clock.wall() - lost_us) if lost_us else 0
+        self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=since_us)
         known = past or Past(self.job)
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
@@ -138,7 +141,7 @@ class Server:
         await self._listener.open(listener)
         self.pulse.start()
         if self._past is not None:
-            self.control.go_on(self.now())
+            self.control.go_on(self.now(), self._clock.wall())
             if self.control.over is not None:
                 self._wait_for_goodbyes()
 
@@ -260,13 +263,26 @@ class Server:
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
         away = self.control.absence.away
-        known = snapshot(self.job, self.progress, self.heard_us(), self.now(), away=away)
+        known = snapshot(
+            self.job,
+            self.progress,
+            self.heard_us(),
+            self.now(),
+            away=away,
+            waiting=self._waiting(),
+        )
         return known | {
             "version": VERSION,
             "seq": self.news.newest,
             "journal": self._disk.status(),
             "relays": self._relays(),
         }
+
+    def _waiting(self) -> list[dict[str, Any]]:
+        absence = self.control.absence
+        awaited, why = absence.awaited
+        still_us = round(absence.steps.still_beats * BEAT_S * 1e6)
+        return waiting_json(self.job, awaited, why, still_us, self.now())
 
     def _relays(self) -> dict[MachineId, list[MachineId]]:
         """Machines whose trunk is there -> whose links go over it."""
@@ -459,7 +475,7 @@ class Server:
 
     def _beat(self) -> None:
         self._beats += 1
-        self.control.beat(self.now())
+        self.control.beat(self.now(), stood=self.pulse.stood)
         self._disk.beat()
         if unprotected := self._unattached.look(self.job, self.now()):
             self.note(unprotected, loud=True)

@@ -43,8 +43,8 @@ def main() -> None:
         parser.add_argument(flag, default="", metavar="FILE")
     options = parser.parse_args()
     die_with(options.parent)
+    raise_limit()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It ends with the run, not before.
-    listener = socket.create_server((HOST, 0), backlog=QUEUE)
     outer = socket.create_server((options.listen, 0), backlog=QUEUE)
     print(outer.getsockname()[1], flush=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -648,10 +648,10 @@ class Chance:
         if host is None or not host.job.seats:
             return ""
         some = self.random.sample(host.job.seats, min(len(host.job.seats), self._how_many()))
-        until_us = self.random.choice((0, self.world.now + 200_000))
+        until_us = self.random.choice((0, host.now + 200_000))
         host.request(
             DrainRequested(
-                at_us=self.world.now, request=self._number(), machines=[*some], until_us=until_us
+                at_us=host.now, request=self._number(), machines=[*some], until_us=until_us
             )
         )
         for machine in some:
@@ -665,9 +665,7 @@ class Chance:
             return ""
         hold, at_once = self.random.random() < 0.3, self._how_many()
         request = self._number()
-        host.request(
-            RollRequested(at_us=self.world.now, request=request, at_once=at_once, hold=hold)
-        )
+        host.request(RollRequested(at_us=host.now, request=request, at_once=at_once, hold=hold))
         for machine in sorted(host.job.machines) if hold else ():
             self.world.at(self.world.between(1_000_000, 9_000_000), self._uncordon, machine)
         self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
@@ -682,7 +680,7 @@ class Chance:
         seats = self.random.sample(names, min(len(host.job.seats), len(names)))
         if self.random.random() < 0.5:  # All of them in rings.
             seats = self.random.sample(host.job.seats, len(host.job.seats))
-        host.request(PlaceRequested(at_us=self.world.now, request=self._number(), seats=[*seats]))
+        host.request(PlaceRequested(at_us=host.now, request=self._number(), seats=[*seats]))
         self.world.at(self.world.between(1_000_000, 9_000_000), self._steer)
         return ", ".join(seats)
 
@@ -692,7 +690,7 @@ class Chance:
         if host is None or host.job.plan is None or not self.going:
             return
         going = host.job.plan.standing is Standing.STOPPED
-        host.request(PlanSteered(at_us=self.world.now, request=self._number(), going=going))
+        host.request(PlanSteered(at_us=host.now, request=self._number(), going=going))
 
     def _how_many(self) -> int:
         return self.random.choice((1, 2, 2, 2, 3))

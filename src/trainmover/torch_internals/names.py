@@ -14,6 +14,11 @@ IN_FILES: Names = {
     "_inductor/compile_worker/__main__.py": ("def main",),
     "_inductor/runtime/cache_dir_utils.py": ("def cache_dir", "def default_cache_dir"),
     "_tensor_str.py": ("PRINT_OPTS",),
+    "compiler/_cache.py": (
+        "class CacheArtifactManager",
+        "def deserialize",
+        "def populate_caches",
+    ),
     "amp/grad_scaler.py": ("self._per_optimizer_states", "found_inf_per_device", "class OptState"),
     "distributed/_functional_collectives.py": ("class AsyncCollectiveTensor", "def wait"),
     "distributed/distributed_c10d.py": (

@@ -4,9 +4,7 @@ import gc
 import os
 import runpy
 import sys
-import time
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -20,10 +18,9 @@ from trainmover.state.script.class_caches import forget_classes
 from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
+from trainmover.worker.killed_loader import killed_loader
 from trainmover.worker.standing import Unwind
 
-_CUT_OFF = (ConnectionError, EOFError, FileNotFoundError)
-_ENDS_WITHIN_S = 1.0
 _PACKAGE = os.path.join(os.path.dirname(trainmover.__file__), "")
 
 
@@ -69,27 +66,9 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
             traceback=_trimmed(error),
             where=where,
             device=is_of_device(error),
-            killed=_killed_loader(error),
+            killed=killed_loader(error),
         )
     return Ended()
-
-
-def _killed_loader(error: BaseException) -> str:
-    """Name the process of a loader that was killed, and so made the script raise; "" if none was.
-
-    Where the script waits for a batch, the connection ends a moment before the process is over.
-    """
-    cut_off = isinstance(error, _CUT_OFF) and "multiprocessing" in _innermost(error)
-    deadline = time.monotonic() + (_ENDS_WITHIN_S if cut_off else 0.0)
-    while (pid := loaders.killed_process()) is None and time.monotonic() < deadline:
-        with suppress(RuntimeError):  # So torch says it, wherever this process is.
-            time.sleep(0.05)
-    return "" if pid is None else f"its loader process {pid} was killed"
-
-
-def _innermost(error: BaseException) -> str:
-    stack = traceback.extract_tb(error.__traceback__)
-    return stack[-1].filename if stack else ""
 
 
 def _run_file(path: str) -> None:

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
-from trainmover.errors import PeerLost, ProtocolError
+from trainmover.errors import PeerLost, ProtocolError, StoreUnreached
 from trainmover.names import ask_once
 from trainmover.torch_internals.distributed.c10d import Store, TCPStore
 
 IN_STOCK = 3
-WAIT_S = 60.0
+WAIT_S = 20.0
 _CONNECT_S = 20.0
 _TRY_AGAIN_S = 1.0
 _PATIENCE = timedelta(seconds=300)
@@ -75,7 +75,7 @@ class Stores:
     def _next(self, deadline: float) -> Store:
         with self._changed:
             if not self._changed.wait_for(lambda: self._stock, deadline - time.monotonic()):
-                raise PeerLost(
+                raise StoreUnreached(
                     f"The job's store at {self._address} cannot be reached: {self._why_none}",
                     means="Groups cannot meet.",
                     do="Look at the host that runs the controller.",

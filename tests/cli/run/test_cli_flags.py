@@ -92,6 +92,8 @@ def test_defaults() -> None:
         (["--record", "some"], "--record some is not a way to keep a record"),
         (["--readiness", "hot"], "--readiness hot is not a state"),
         (["--wait-for-machine", "-1"], "--wait-for-machine must be at least 0"),
+        (["--patience", "5"], "--patience 5 is shorter than the controller needs"),
+        (["--patience", "nan"], "--patience nan is shorter than the controller needs"),
         (["--fingerprint-every", "-1"], "--fingerprint-every must be at least 0"),
         (["--snapshots", "0"], "--snapshots 0 does not say when to keep snapshots"),
         (["--snapshots", "often"], "--snapshots often does not say when to keep snapshots"),

@@ -41,6 +41,7 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.change.interruption import RETRIES_MAX
 from trainmover.controller.state import Kind, MachineState, Outcome, Phase, Stage
 from trainmover.protocol import messages as m
@@ -76,11 +77,29 @@ def test_a_lost_machine_is_fenced_and_everybody_left_is_interrupted() -> None:
     assert orders(effects, m.Bind)["m4"].slot == 1
 
 
-def test_the_verdict_waits_for_every_survivor_and_every_vault() -> None:
-    for missing in range(len(DRAINED)):
+def test_the_verdict_waits_for_every_survivor_and_every_keeper() -> None:
+    for missing in range(len(DRAINED) - 1):
         facts = [fact for i, fact in enumerate(DRAINED) if i != missing]
         job, effects = after(DRAINS, *facts)
         assert (stage(job), effects) == (Stage.DRAIN, ())
+
+
+def test_the_verdict_waits_for_no_standby_that_keeps_nothing() -> None:
+    """A standby that is stuck, or cut off from the controller alone, must not hold all ranks up."""
+    job, effects = after(DRAINS, *DRAINED[:-1])
+    assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
+    assert decide(job, DRAINED[-1])[1] == ()
+
+
+def test_keepers_of_a_switchover_that_failed_are_waited_for_as_well() -> None:
+    """Some ranks may have put their record with the new keeper, some not."""
+    job, _ = after(RECOVERY_SWITCHES, interrupted("m3", 2, 2))
+    assert holding(job) == {"m1", "m2", "m3", "m4"}
+    kept = {1: [8]}
+    job, _ = after(job, position("m1", 0, 3), position("m3", 2, 3), vault("m1", 3))
+    job, _ = after(job, vault("m3", 3, kept))
+    assert stage(job) is Stage.DRAIN, "ranks were told of m4 as a keeper"
+    assert stage(decide(job, vault("m4", 3))[0]) is Stage.BOUNDARY
 
 
 def test_the_verdict_goes_to_the_survivors() -> None:
@@ -320,27 +339,37 @@ def test_facts_of_the_epoch_before_are_ignored_after_a_second_loss() -> None:
 
 def test_a_parked_joiner_stays_parked_through_a_second_loss() -> None:
     job, _ = after(running(standbys=2), lost("m2"), parked("m5", 1, 2), lost("m3"))
-    job, _ = after(job, position("m1", 0, 3), vault("m1", 3, {2: [8]}), vault("m4", 3, {1: [8]}))
+    job, _ = after(job, vault("m4", 3, {1: [8]}), position("m1", 0, 3), vault("m1", 3, {2: [8]}))
     job, effects = after(job, vault("m5", 3), parked("m4", 2, 3), at_boundary("m1", 0, 3))
     switch = orders(effects, m.Switch)["m4"]
     assert switch.sources == {1: [m.Source(0, "m1/0")], 2: [m.Source(0, "m1/0")]}
 
 
 def test_a_machine_that_joins_during_the_drain_is_asked_like_all_others() -> None:
-    """From then on its vault keeps nothing for ranks of the epoch before."""
+    """From then on its vault keeps nothing for ranks of the epoch before. It is not waited for."""
     job, effects = decide(DRAINS, joined("m5", standby=True))
     assert orders(effects, m.Interrupt) == {"m5": m.Interrupt(epoch=2)}
-    job, effects = after(job, *DRAINED)
-    assert not orders(effects, m.Verdict)
-    _, effects = decide(job, vault("m5", 2))
+    _, effects = after(job, *DRAINED)
     assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
 
 
-def test_a_standby_lost_during_the_drain_is_not_waited_for() -> None:
-    job, _ = after(running(standbys=2), lost("m2"), *DRAINED[:-1], vault("m5", 2))
-    assert stage(job) is Stage.DRAIN
-    job, effects = decide(job, lost("m4"))
-    assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
+def test_a_machine_that_does_not_reach_the_store_goes_where_others_can_take_its_ranks() -> None:
+    """Only the controller's host has a store, and a neighbour carries what the machine says."""
+    switches, _ = after(running(standbys=2), lost("m2"), *DRAINED, *AT_BOUNDARY)
+    switches, _ = after(switches, parked(joiners(switches)[1], 1, 2))
+    assert stage(switches) is Stage.SWITCH
+    storeless = m.Interrupted(rank=0, epoch=2, reason="timed out", storeless=True)
+    job, effects = after(switches, said("m1", storeless))
+    assert ("", "Fence") in kinds(effects)
+    assert "m1" not in job.machines
+    assert job.incidents[-1].cause == "m1 does not reach the job's store"
+
+
+def test_it_is_not_given_up_where_the_job_would_end() -> None:
+    storeless = m.Interrupted(rank=2, epoch=2, reason="timed out", storeless=True)
+    job, effects = after(RECOVERY_SWITCHES, said("m3", storeless))
+    assert "m3" in job.machines
+    assert orders(effects, m.Interrupt), "all try again"
 
 
 def test_a_standby_is_warmed_only_after_the_recovery() -> None:

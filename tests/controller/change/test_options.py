@@ -27,6 +27,7 @@ from trainmover.controller.change.options import (
     NAMED_MAX,
     PROCESS,
     RETRY,
+    RETURN,
     STANDBY,
     STOP,
     WAIT,
@@ -50,7 +51,8 @@ def allowed_to_wait(job: Job) -> Job:
 
 def test_a_lost_machine_is_replaced_and_the_others_say_why_they_were_not_it() -> None:
     known = ways(DRAINS)
-    assert list(known) == [RETRY, STANDBY, PROCESS, WAIT, BACK, STOP]
+    assert list(known) == [RETRY, RETURN, STANDBY, PROCESS, WAIT, BACK, STOP]
+    assert known[RETURN] == Option(RETURN, 0.06, "nobody has reached it for 0.0 s")
     assert known[STANDBY] == Option(STANDBY, None, "m4")
     assert known[PROCESS].why == "m2 is gone"
     assert known[WAIT].why == "it was not allowed (--wait-for-machine)"

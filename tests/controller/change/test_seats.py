@@ -71,7 +71,7 @@ def one_by_one(job: Job, slots: list[Slot]) -> dict[Slot, MachineId]:
     for slot in sorted(slots, key=lambda slot: (slot not in held, slot)):
         able = [one for name, one in free.items() if name not in job.cordoned]
         if able:
-            best = min(able, key=lambda one: _readiness(one, slot, representatives(job)[slot]))
+            best = min(able, key=lambda one: _readiness(one, slot, representatives(job)[slot], ()))
             joiners[slot] = free.pop(best.id).id
     return joiners
 

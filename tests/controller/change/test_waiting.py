@@ -1,91 +1,73 @@
-"""No standby is left and the job may wait: for a machine, or until the time is over."""
+"""What `status` says a job waits for, at each stage of what it does."""
 
-from dataclasses import replace
+from typing import Any
 
 import msgspec
 from jobs import (
+    AT_BOUNDARY,
+    BOUNDARY,
+    DRAINS,
+    RECOVERY_SWITCHES,
     RUNNING,
     after,
-    at_boundary,
-    ended,
-    joined,
-    kinds,
+    gathering,
     lost,
-    orders,
-    parked,
-    position,
     running,
-    up,
+    switched,
     vault,
 )
 
-from trainmover.controller import Job, decide
-from trainmover.controller.clock import TICK_US, tick_due
-from trainmover.controller.events import Tick
-from trainmover.controller.state import Stage
-from trainmover.protocol import messages as m
-
-WAIT_S = 30
+from trainmover.controller import Job
+from trainmover.controller.values import replace
+from trainmover.ids import MachineId
+from trainmover.server.view.waiting import waiting_json
 
 
-def patient(**knobs: int) -> Job:
-    job = running(standbys=0, **knobs)
-    return replace(job, spec=msgspec.structs.replace(job.spec, wait_s=WAIT_S))
+def waits(job: Job, *awaited: str, why: str = "", at_us: int = 1_000_000) -> list[dict[str, Any]]:
+    return waiting_json(job, [MachineId(name) for name in awaited], why, 300_000, at_us)
 
 
-WAITS, WAIT_EFFECTS = decide(patient(), lost("m2", at_us=100))
-FACTS = (position("m1", 0, 2), position("m3", 2, 2), vault("m1", 2), vault("m3", 2, {1: [8]}))
+def whats(job: Job) -> list[str]:
+    return [one["what"] for one in waits(job)]
 
 
-def test_the_recovery_stays_open_in_the_drain() -> None:
-    assert sorted(orders(WAIT_EFFECTS, m.Interrupt)) == ["m1", "m3"]
-    job, effects = after(WAITS, *FACTS)
-    assert effects == ()
-    assert job.change is not None
-    assert (job.change.stage, job.change.missing) == (Stage.DRAIN, {1})
-    assert job.change.leavers == {1: "m2"}
-    assert (job.incidents[0].joiner, job.incidents[0].ranks) == (None, (1,))
+def test_a_job_that_trains_waits_for_nothing() -> None:
+    assert waits(RUNNING) == []
 
 
-def test_a_machine_that_joins_takes_the_slot_and_is_bound_when_it_is_up() -> None:
-    job, effects = after(WAITS, *FACTS, joined("m5", standby=True), vault("m5", 2))
-    assert kinds(effects)[-2:] == [("m1", "Verdict"), ("m3", "Verdict")]
-    assert job.incidents[0].joiner == "m5"
-    job, effects = decide(job, up("m5"))
-    assert orders(effects, m.Bind)["m5"].slot == 1
-    _, effects = after(job, at_boundary("m1", 0, 2), at_boundary("m3", 2, 2), parked("m5", 1, 2))
-    assert sorted(orders(effects, m.Switch)) == ["m1", "m3", "m5"]
+def test_a_drain_names_ranks_keepers_and_joiners() -> None:
+    job, _ = after(DRAINS, vault("m1", 2))
+    assert whats(job) == [
+        "ranks 0,2 to say where they stand",
+        "m3 to say which records it keeps",
+        "m4 to run the script as the lost machine's ranks",
+    ]
+    (first, *_) = waits(job)
+    assert (first["machines"], first["ranks"]) == (["m1", "m3"], [0, 2])
+    assert first["since_us"] == 100
 
 
-def test_in_vain_it_ends_with_the_reason() -> None:
-    job, effects = after(WAITS, *FACTS, Tick(at_us=100 + WAIT_S * 1_000_000 - 1))
-    assert effects == ()
-    _, effects = decide(job, Tick(at_us=100 + WAIT_S * 1_000_000))
-    text = ended(effects).text
-    assert text.startswith("m2 was lost: link broke; 1 machine must be replaced and 0 standbys")
-    assert "none has come in 30 s" in text
+def test_what_has_come_is_not_waited_for() -> None:
+    job, _ = after(BOUNDARY, AT_BOUNDARY[0])
+    assert whats(job)[0] == "rank 2 to come to their boundary"
+    job, _ = after(RECOVERY_SWITCHES, switched("m1", 0, 2))
+    assert whats(job) == ["ranks 1-2 to exchange their groups"]
 
 
-def test_another_loss_meanwhile_does_not_make_it_wait_longer() -> None:
-    job, _ = decide(WAITS, lost("m3", at_us=5_000_000))
-    assert job.change is not None
-    assert job.change.missing == {1, 2}
-    assert job.change.until_us == 100 + WAIT_S * 1_000_000
-    job, _ = after(job, joined("m5", standby=True))
-    assert job.change is not None
-    assert (job.change.joiners, job.change.missing) == ({1: "m5"}, {2})
+def test_a_missing_machine_has_the_time_that_was_allowed() -> None:
+    alone = running(standbys=0)
+    allowed = replace(alone, spec=msgspec.structs.replace(alone.spec, wait_s=60))
+    job, _ = after(allowed, lost("m2", at_us=100))
+    (one,) = waits(job)
+    assert one["what"] == "1 machine to join, for rank 1"
+    assert one["left_s"] == 59.0001
 
 
-def test_a_slot_taken_in_one_recovery_stays_so_in_the_next() -> None:
-    job, _ = after(WAITS, joined("m5", standby=True), up("m5"), joined("m6", standby=True))
-    job, _ = decide(job, lost("m3"))
-    assert job.change is not None
-    assert (job.change.joiners, job.change.missing) == ({1: "m5", 2: "m6"}, frozenset())
+def test_a_machine_that_is_not_given_up_has_its_patience() -> None:
+    (one,) = waits(RUNNING, "m2", why="the job would end")
+    assert one["what"] == "m2 to return: the job would end"
+    assert (one["ranks"], one["since_s"], one["left_s"]) == ([1], 0.3, 64.7)
 
 
-def test_the_clock_is_asked_for_only_when_something_depends_on_it() -> None:
-    assert not tick_due(running(standbys=0), 0, TICK_US)
-    assert tick_due(RUNNING, 0, TICK_US)
-    assert not tick_due(RUNNING, 1, TICK_US)
-    until_us = 100 + WAIT_S * 1_000_000
-    assert [tick_due(WAITS, 0, at_us) for at_us in (until_us - 1, until_us)] == [False, True]
+def test_a_job_that_gathers_says_how_many_are_there() -> None:
+    assert whats(gathering(machines=3)) == ["machines to join: 3 of 3 are there"]

@@ -122,11 +122,11 @@ def test_where_a_machine_with_ranks_is_gone_no_checkpoint_is_begun() -> None:
     """Its rank's snapshot is in no memory that writes."""
     job, _ = cut_at(SAVES, 9)
     cut = replace(job.cut, step=10) if job.cut is not None else None
-    there = tend_checkpoints(replace(job, cut=cut))
+    there = tend_checkpoints(replace(job, cut=cut), 0)
     assert orders(there[1], m.WriteCheckpoint)
     for name, _ in SEATED:
         left = replace(job, cut=cut, machines=job.machines.without({name}))
-        assert not orders(tend_checkpoints(left)[1], m.WriteCheckpoint)
+        assert not orders(tend_checkpoints(left, 0)[1], m.WriteCheckpoint)
 
 
 def test_a_part_that_cannot_be_written_gives_the_checkpoint_up_and_nothing_else() -> None:

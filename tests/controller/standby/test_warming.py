@@ -313,7 +313,7 @@ def test_a_joiner_that_turns_out_to_have_another_torch_is_replaced() -> None:
 
 
 def test_what_torch_the_ranks_ran_is_known_when_none_is_left() -> None:
-    job = running(machines=1, standbys=0)
+    job = running(machines=2, standbys=0)
     job = replace(job, spec=msgspec.structs.replace(job.spec, wait_s=60))
     job, _ = after(job, joined("m5", standby=True), up("m5", torch="1.9"), lost("m1"))
     assert job.change is not None

@@ -53,7 +53,9 @@ def test_ways_that_nobody_has_told_of_are_missing(
     reached: dict[MachineId, list[MachineId]],
 ) -> None:
     probing = Probing(1, Epoch(1), "", 0, tuple(NAMES), reached=reached)
-    assert _missing(probing) == {(a, b) for a, b in WAYS if b not in reached.get(a, ())}
+    assert _missing(job_with(0), probing) == {
+        (a, b) for a, b in WAYS if b not in reached.get(a, ())
+    }
 
 
 def calls(machines: int) -> int:
@@ -71,7 +73,7 @@ def calls(machines: int) -> int:
 
     sys.setprofile(called)
     try:
-        _to_go(job, asked, _missing(probing))
+        _to_go(job, asked, _missing(job, probing))
     finally:
         sys.setprofile(None)
     return count

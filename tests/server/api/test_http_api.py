@@ -280,6 +280,21 @@ def test_strangers_who_try_to_change_something_are_told_of(tmp_path: Path) -> No
     play(tmp_path, act)
 
 
+def test_what_strangers_ask_for_is_quoted(tmp_path: Path) -> None:
+    """It is theirs: it forges no line of the journal, and steers no terminal."""
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        del client.headers["Authorization"]
+        await client.post("/x%1b%5d0;PWNED%07%1b%5b31m%0a07:13:00.000%20the%20operator%e2%80%ae")
+        (text,) = (told.text for told in server.news.recent)
+        assert text.startswith(
+            r"the API refused POST '/x\x1b]0;PWNED\x07\x1b[31m\n07:13:00.000 the operator\u202e' "
+            "without a token from 127.0.0.1:"
+        )
+
+    play(tmp_path, act)
+
+
 def test_bounds_of_headers_and_bodies_are_exact(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         large = {"X-Large": "x" * HEADERS_BYTES_MAX}
@@ -292,6 +307,20 @@ def test_bounds_of_headers_and_bodies_are_exact(tmp_path: Path) -> None:
         for length, code in ((100, 401), (STRANGERS_BODY_BYTES_MAX, 413)):
             body = b'{"token": "' + b"x" * length + b'"}'
             assert (await client.post(f"{V1}/session", content=body)).status_code == code
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("tail", ["\n", "\x7f", "\x9b31m", "\u202etxt", "\u2028", "\u200b"])
+def test_a_name_or_a_reason_is_one_line_that_can_be_seen(tmp_path: Path, tail: str) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        for asked in ({"machine": "m1", "reason": f"tests{tail}"}, {"machine": f"m1{tail}"}):
+            reply = await client.post(f"{V1}/cordon", json=asked)
+            assert reply.status_code == 400
+            assert "Expected one line of characters that can be seen" in reply.json()["error"]
+        assert not server.job.cordoned
+        reply = await client.post(f"{V1}/cordon", json={"machine": "m1", "reason": "Schöße 😀"})
+        assert reply.status_code == 200
 
     play(tmp_path, act)
 

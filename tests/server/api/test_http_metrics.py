@@ -24,6 +24,7 @@ WANTED = {
     "trainmover_incident_phase_seconds", "trainmover_standbys", "trainmover_epoch",
     "trainmover_machine_ranks", "trainmover_heartbeat_age_seconds", "trainmover_phase",
     "trainmover_snapshot_age_seconds", "trainmover_snapshot_behind_steps",
+    "trainmover_checkpoint_age_seconds",
     "trainmover_state_moved_bytes", "trainmover_controller_event_queue",
     "trainmover_controller_loop_lag_seconds", "trainmover_controller_restarts",
     "trainmover_machines_away", "trainmover_machines_cordoned", "trainmover_journal_entries",
@@ -38,7 +39,7 @@ def test_every_measure_is_there_with_its_value(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         for step in range(1, 6):
             commit(server, step, first=step == 1)
-        server.measures.cut_us = server.now()
+        server.measures.cut_us = server.measures.checkpoint_us = server.now()
         await asyncio.sleep(0.002)
         reply = await client.get("/metrics", headers=VIEWER)
         assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -2,7 +2,7 @@
 
 from trainmover.controller.facts import Facts
 from trainmover.controller.state import Job, Machine, Machines, MachineState, Phase
-from trainmover.ids import MachineId, Rank, Step
+from trainmover.ids import MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import JobSpec, Recorded
 
 _NAMES = [MachineId(f"m{number}") for number in range(1, 6)]
@@ -27,6 +27,7 @@ def job(standbys: int, *, wait_s: int = 0) -> Job:
         machines=Machines(machines),
         seats=tuple(_RANKS),
         recorded=Facts({Rank(rank): _RECORDED for rank in range(3)}),
+        keepers={Slot(slot): (_RANKS[(slot + 1) % 3],) for slot in range(3)},
     )
 
 

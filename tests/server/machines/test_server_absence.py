@@ -1,21 +1,24 @@
 """Who is away, and what is evidence that a machine is lost: as values, beat by beat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
 from absence_jobs import JOB, JOB_OF_TWO_STANDBYS, job
 
-from trainmover.controller.state import Job
-from trainmover.ids import Epoch, MachineId, Step
+from trainmover.controller.facts import Facts
+from trainmover.controller.state import Cut, Job
+from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.deadlines import (
     AWAY_S,
+    BEAT_S,
     LEASE_MORE_S,
     PATIENCE_S,
     SPARE_S,
     TOGETHER_S,
     beats,
 )
+from trainmover.protocol.messages import Recorded
 from trainmover.server.machines.absence import LINK_ENDED, Absence, Dialled
 from trainmover.server.surroundings import Link
 
@@ -103,8 +106,8 @@ def test_who_holds_the_others_up_is_waited_for_where_the_job_would_end_without_i
     play.ask()
     assert play.beat(beats(SPARE_S) - 3) == []
     assert play.absence.news(4)[-1] == (
-        "no step is committed, and nobody can take the ranks of m2: the job waits up to 60 s "
-        "(--patience) for it to return"
+        "no step is committed, and m2 is not given up: the job would end, for no machine can take "
+        "the ranks. The job waits for it, up to 60 s (--patience)"
     )
     assert play.absence.news(4) == []
     assert [text[:3] for text in play.beat()] == ["m4:"], "it has no ranks"
@@ -114,16 +117,17 @@ def test_who_holds_the_others_up_is_waited_for_where_the_job_would_end_without_i
 
 
 @pytest.mark.parametrize("wait_s", [0, 5])
-def test_a_job_without_standbys_gives_up_who_holds_it_up_if_it_waits_for_machines(
+def test_a_job_without_standbys_gives_nobody_up_though_it_may_wait_for_machines(
     wait_s: int,
 ) -> None:
+    """The machine may be back before another one comes; once one has come it is given up."""
     alone = job(0, wait_s=wait_s)
     play = Beats(M2, links=(M1, M2, M3))
     play.beat(2, job=alone)
     play.absence.dialled(M2, Dialled.UNREACHED)
     play.ask(job=alone)
-    lost = play.beat(beats(AWAY_S) - 2, job=alone)
-    assert [text[:3] for text in lost] == (["m2:"] if wait_s else [])
+    assert play.beat(beats(AWAY_S) - 2, job=alone) == []
+    assert [text[:3] for text in play.beat(job=job(1, wait_s=wait_s))] == ["m2:"]
 
 
 @pytest.mark.parametrize("who", ["the controller", "a witness", "nobody was asked"])
@@ -172,8 +176,41 @@ def test_who_falls_silent_a_beat_later_is_asked_for_at_once_and_goes_with_the_fi
     for name in (M2, M3):
         play.absence.dialled(name, Dialled.UNREACHED)
     play.absence.found(M1, play.absence.number, [])
-    assert play.beat(beats(AWAY_S) - 3, job=JOB_OF_TWO_STANDBYS) == []
-    assert [text[:2] for text in play.beat(job=JOB_OF_TWO_STANDBYS)] == ["m2", "m3"]
+    kept = replace(JOB_OF_TWO_STANDBYS, keepers=dict.fromkeys(map(Slot, range(3)), (M1,)))
+    assert play.beat(beats(AWAY_S) - 3, job=kept) == []
+    assert [text[:2] for text in play.beat(job=kept)] == ["m2", "m3"]
+
+
+def test_two_that_keep_each_others_records_are_waited_for_where_the_job_would_end() -> None:
+    """Two standbys could take the ranks, but nobody would have what they held."""
+    play = Beats(M2, M3)
+    play.beat(2)
+    for name in (M2, M3):
+        play.absence.dialled(name, Dialled.UNREACHED)
+    play.ask(job=JOB_OF_TWO_STANDBYS)
+    assert play.beat(beats(SPARE_S), job=JOB_OF_TWO_STANDBYS) == []
+    assert "the record of rank 1 would be lost as well" in play.absence.news(5)[-1]
+
+
+@pytest.mark.parametrize(("steps", "waits_s"), [(4, 0.0), (20, 2.0)])
+def test_steps_made_again_are_a_price_that_is_waited_for(steps: int, waits_s: float) -> None:
+    """All would go back to a snapshot: so long as that costs, the machine may be back."""
+    play = Beats(M2)
+    workers = {Rank(rank): f"w{rank}" for rank in range(3)}
+    vaults = {Rank(0): "vm1", Rank(1): "vm3", Rank(2): "vm1"}
+    cut = Cut(Step(play.step - steps), vaults, workers, 1, 1)
+    alone = replace(JOB, recorded=Facts(), cut=cut)
+    digests = (
+        Recorded(rank=Rank(r), step=Step(3), trace="t", digest=f"d{r}", bytes=1) for r in range(3)
+    )
+    alone = replace(alone, recorded=Facts({one.rank: one for one in digests}))
+    play.beat(2, job=alone)
+    play.absence.dialled(M2, Dialled.UNREACHED)
+    play.ask(job=alone)
+    beats_more = 0
+    while not play.beat(job=alone):
+        beats_more += 1
+    assert beats_more * BEAT_S >= waits_s
 
 
 def test_who_falls_silent_later_and_is_not_known_of_in_time_is_another_loss() -> None:

@@ -27,8 +27,9 @@ JOINED = MachineJoined(at_us=0, machine=M1, standby=False, vault="v", host="h", 
 EXITED = m.WorkerExited(local_rank=0, pid=1, code=0)
 GO, LEAVE, DIE = m.Go(epoch=Epoch(1)), m.Leave(epoch=Epoch(1)), m.Die()
 BACK = m.Return(
-    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, term=0, dropped=4
-)
+    machine=M1, incarnation="i", version=VERSION, protocol=m.PROTOCOL, heard=1, term=0, dropped=4,
+    said=4,
+)  # fmt: skip
 CHECKPOINT = m.Checkpoint(
     folder="f", run_id="r", step=Step(3), epoch=Epoch(1), argv=[], module=False, script="",
     machines=1, nproc=1, torch="2", trainmover="1", python="3", states={}, records={}, compiled={},

@@ -177,7 +177,9 @@ class Relay:
         self._heard_s = self._loop.time()
         for number, frame in self._carrier.hear(payload):
             if frame is None:
-                self._lanes.pop(number).close()
+                lane = self._lanes.pop(number, None)
+                if lane is not None:  # It may have ended by itself.
+                    lane.close()
             elif number in self._lanes:
                 self._lanes[number].send(frame)
         if not self._lanes:

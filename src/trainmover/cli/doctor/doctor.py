@@ -19,6 +19,7 @@ from trainmover import communicators, errors
 from trainmover.cli.doctor import verdicts
 from trainmover.cli.doctor.verdicts import Finding
 from trainmover.cli.exit_codes import DONE, FAILED
+from trainmover.cli.output import say, say_json
 from trainmover.descriptors import limit, raise_limit
 from trainmover.errors import UserError
 from trainmover.launch.runs import runs_home

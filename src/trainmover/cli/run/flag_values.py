@@ -1,6 +1,7 @@
 """What a flag of `trainmover run` may say: each check gives its value, or raises UserError."""
 
 import ipaddress
+import math
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TypeVar
 
 from trainmover.cli.report.forms import check_name
 from trainmover.errors import UserError
+from trainmover.protocol.deadlines import Deadlines, least_patience_s
 
 RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
@@ -39,6 +41,19 @@ def machines(nnodes: str, machines: int | None) -> int:
             do="Give one of them.",
         )
     return at_least(1, int(low) if machines is None else machines, "--machines")
+
+
+def patience(given: float) -> float:
+    """Return for how many seconds a machine may be away: no fewer than other deadlines need."""
+    least_s = least_patience_s(Deadlines())
+    if not math.isfinite(given) or given < least_s:
+        raise UserError(
+            f"--patience {given:g} is shorter than the controller needs to find out who is lost "
+            f"({least_s:g} s).",
+            means="Nothing was started.",
+            do=f"Use {least_s:g} or more, or leave the flag out (60).",
+        )
+    return given
 
 
 def record(given: str) -> str:

@@ -46,7 +46,7 @@ def parse(argv: list[str]) -> RunFlags:
         record=flag_values.record(flags.record),
         readiness=flag_values.readiness(flags.readiness),
         wait_s=flag_values.at_least(0, flags.wait_for_machine, "--wait-for-machine"),
-        patience_s=flag_values.at_least(1, flags.patience, "--patience"),
+        patience_s=flag_values.patience(flags.patience),
         relays_above=flag_values.at_least(0, flags.relays_above, "--relays-above"),
         state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
         fingerprint_every=flag_values.at_least(0, flags.fingerprint_every, "--fingerprint-every"),

@@ -35,7 +35,7 @@ def _from_journal(path: Path) -> Iterator[dict[str, Any]]:
         text = entry.text if entry.event is None else sentence(before, entry.event, after).text
         yield {
             "seq": entry.seq,
-            "at_us": entry.at_us,
+            "at_us": after.shown_us(entry.at_us),
             "kind": entry.kind,
             "text": text,
             "event": msgspec.to_builtins(entry.event, str_keys=True),

@@ -36,6 +36,8 @@ def show(status: dict[str, Any], console: Terminal) -> None:
     console.print_line(headline(status))
     if line := waits_line(status["change"]):
         console.print_line(line, style="bold yellow")
+    for line in waiting_lines(status):
+        console.print_line(line, style="yellow")
     console.print(_machines(status["machines"]))
     for incident in status["incidents"][-INCIDENTS_SHOWN:]:
         console.print_line(incident_line(incident))
@@ -99,6 +101,18 @@ def waits_line(change: dict[str, Any] | None) -> str:
     need = f"{count} machine{'s' * (count > 1)} for {ranks_named(waits['ranks'])}"
     end = f"without, the job ends in {waits['left_s']:.0f} s"
     return f"needs {need}: {end} (trainmover add starts one here)"
+
+
+def waiting_lines(status: dict[str, Any]) -> list[str]:
+    """Return a line for each thing that the job waits for: since when, until when. Missing machines
+    are the affair of `waits_line`."""
+    lines = []
+    change = status["change"]
+    for one in status["waiting"] if change is None or not change["waits"] else ():
+        since = "" if one["since_s"] is None else f", for {one['since_s']:.1f} s"
+        until = "" if one["left_s"] is None else f", at most {one['left_s']:.0f} s more"
+        lines.append(f"waits for {one['what']}{since}{until}")
+    return lines
 
 
 def controller_line(controller: dict[str, Any]) -> str:

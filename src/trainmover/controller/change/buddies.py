@@ -8,7 +8,7 @@ for several.
 """
 
 from trainmover.controller.state import Job
-from trainmover.controller.values import replace
+from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot
 
 
@@ -69,7 +69,15 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
     both: dict[Slot, tuple[MachineId, ...]] = {
         slot: (name, further[slot]) if slot in further else (name,) for slot, name in keeper.items()
     }
-    return replace(job, keepers=both)
+    before = {name for names in job.keepers.values() for name in names}
+    return replace(job, keepers=both, keepers_before=job.keepers_before | before)
+
+
+@kept_for("keepers", "keepers_before", "seats")
+def holding(job: Job) -> frozenset[MachineId]:
+    """Return the machines that may hold records of the epoch in force: those with ranks, and those
+    whose vaults ranks were told to use. Some may be gone."""
+    return job.keepers_before.union(job.seats, *job.keepers.values())
 
 
 def _by_turns(job: Job, machines: list[MachineId]) -> list[MachineId]:

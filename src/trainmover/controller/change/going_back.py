@@ -17,6 +17,7 @@ from trainmover.controller.change.switching import begin_back, send_switch_back
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.keep.cuts import cut_at_hand, lost_of, only_in_processes
 from trainmover.controller.keep.last_checkpoint import nobody_left
+from trainmover.controller.standby.hedging import without_hedges
 from trainmover.controller.standby.joiners import everybody
 from trainmover.controller.start import start_again, start_workers
 from trainmover.controller.state import Change, Job, MachineState
@@ -35,11 +36,13 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     The epoch is a new one: what they are told to leave is older than what they are bound for.
     afresh: a job that has made few steps starts from the beginning if it cannot go back
     """
+    job, released = without_hedges(job)
     change = job.change
     assert change is not None
     cut = cut_at_hand(job)
     if cut is None:
-        return _without_a_cut(job, why, at_us, afresh=afresh)
+        job, effects = _without_a_cut(job, why, at_us, afresh=afresh)
+        return job, released + effects
     joiners = everybody(job, change)
     if joiners is None:
         return nobody_left(job, incident(job, change.incident).cause, 1, at_us)
@@ -48,7 +51,7 @@ def go_back(job: Job, why: str, at_us: int, *, afresh: bool = False) -> Decision
     job = amend(mark(job, change.incident, "drain", at_us), change.incident, **_as_rung_2(job, why))
     job = begin_back(job, joiners, committed=cut.step, since_us=at_us)
     job = replace(job, committed=cut.step)
-    return amend(job, change.incident, step=cut.step), given + orders
+    return amend(job, change.incident, step=cut.step), released + given + orders
 
 
 def _given_to_vaults(job: Job, change: Change, step: Step) -> tuple[Effect, ...]:

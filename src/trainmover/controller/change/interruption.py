@@ -4,6 +4,8 @@ It begins anew, in the next epoch, with whatever fails meanwhile: what a joiner 
 kept. `recovery` goes on from here.
 """
 
+from collections.abc import Sequence
+
 from trainmover.controller.change.incidents import (
     amend,
     in_new_epoch,
@@ -13,16 +15,17 @@ from trainmover.controller.change.incidents import (
     with_incident,
 )
 from trainmover.controller.change.options import options
-from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Answer, Decision, Effect, Send, end
+from trainmover.controller.events import Lost
 from trainmover.controller.keep.last_checkpoint import nobody_left
+from trainmover.controller.standby.hedging import release, without_hedges
 from trainmover.controller.standby.joiners import joiners_after_loss
 from trainmover.controller.start import restart
 from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Slot
-from trainmover.protocol.messages import Interrupt, Leave
+from trainmover.protocol.messages import Interrupt
 
 RETRIES_MAX = 8
 """Attempts in a row without a single commit: then it is the script or the hardware of all."""
@@ -35,7 +38,7 @@ def interrupt(
     machine: MachineId | None,
     at_us: int,
     heard_us: int,
-    lost: tuple[MachineId, ...] = (),
+    lost: Sequence[Lost] = (),
 ) -> Decision:
     """Begin a recovery after a loss (or a broken link, when no slot is vacant).
 
@@ -79,7 +82,7 @@ def _open_epoch(
     machine: MachineId | None,
     at_us: int,
     heard_us: int,
-    lost: tuple[MachineId, ...] = (),
+    lost: Sequence[Lost] = (),
     goes_on: bool = False,
 ) -> Decision:
     """goes_on: it is no other incident than the one under way."""
@@ -96,7 +99,9 @@ def _open_epoch(
             f"Look at what step {job.committed + 1} does, and at the workers' logs.",
         )
     kept = _joiners_kept(job)
+    job, hedges = without_hedges(job)
     job, released = _release(job, kept)
+    released += hedges
     joiners = {**kept, **joiners_after_loss(job, set(job.vacant()) - set(kept), kept.values())}
     missing = frozenset(job.vacant()) - set(joiners)
     if missing and not job.spec.wait_s:
@@ -119,6 +124,7 @@ def _open_epoch(
         leavers={slot: job.seats[slot] for slot in (*joiners, *missing)},
         missing=missing,
         until_us=until_us,
+        begun_us=at_us,
         on_way=job.change.on_way.intersection(kept.values()) if job.change else frozenset(),
     )
     job = replace(job, epoch_last=epoch, change=change)
@@ -165,9 +171,8 @@ def _release(job: Job, kept: dict[Slot, MachineId]) -> Decision:
     for slot, machine in (job.change.joiners if job.change else {}).items():
         if slot in kept or machine not in job.machines:
             continue
-        if job.machines[machine].state is MachineState.BOUND:
-            effects.append(Send(machine, Leave(epoch=job.epoch_last)))
-            job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
+        job, left = release(job, machine)
+        effects += left
     return job, tuple(effects)
 
 
@@ -176,7 +181,7 @@ def _note_incident(
     cause: str,
     joiners: dict[Slot, MachineId],
     missing: frozenset[Slot],
-    who: tuple[MachineId | None, tuple[MachineId, ...]],
+    who: tuple[MachineId | None, Sequence[Lost]],
     epoch: Epoch,
     at_us: int,
     heard_us: int,
@@ -187,7 +192,9 @@ def _note_incident(
     that the link has opened, and is no other.
     """
     current = open_incident(job)
-    machine, lost = who
+    machine, gone = who
+    lost = tuple(one.machine for one in gone)
+    ways = options(job, joiners, missing, lost=gone, at_us=at_us)
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
@@ -200,7 +207,7 @@ def _note_incident(
             "joiner": joiner,
             "ranks": ranks,
             "cause": cause,
-            "options": options(job, joiners, missing),
+            "options": ways,
         }
         job = in_new_epoch(job, current.number, epoch, marks=marks, **explained)
         return job, current.number
@@ -219,7 +226,7 @@ def _note_incident(
         cause=cause,
         rung=1,
         why_rung="state and records live on other machines",
-        options=options(job, joiners, missing),
+        options=ways,
         epoch=epoch,
         marks=marks,
     )

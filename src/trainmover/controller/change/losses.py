@@ -90,9 +90,12 @@ def cannot_go_on(
     at_us: int,
     heard_us: int,
     *,
-    died: bool = False,
+    lost: Sequence[Lost] = (),
 ) -> Decision:
-    """Machines, or the workers on them, cannot go on in the places they had. died: the machines."""
+    """Machines, or the workers on them, cannot go on in the places they had.
+
+    lost  of these the machines that are gone as a whole
+    """
     if job.saves_last:
         return write_anew(job)
     vacant = set(job.vacant())
@@ -109,7 +112,7 @@ def cannot_go_on(
         job,
         cause,
         machine=(needed or join or kept)[0],
-        lost=tuple(machines) if died else (),
+        lost=lost,
         at_us=at_us,
         heard_us=heard_us,
     )

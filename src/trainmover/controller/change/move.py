@@ -11,6 +11,7 @@ Up to the switch everything can be cancelled and the job does not notice.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from trainmover.controller.change.backoff import move_failed, retry_us
 from trainmover.controller.change.incidents import (
     amend,
     incident,
@@ -86,6 +87,8 @@ def begin_moves(
     for machine in machines:
         if refusal := _why_not(job, machine):
             return refusal
+        if not request and to is None and retry_us(job, machine):
+            return _tried_later(job, machine, at_us)
     leavers = {slot: name for name in machines if (slot := job.slot_of(name)) is not None}
     joiners = choose_joiners(job, leavers, taken=()) if to is None else {**to}
     if joiners is None:
@@ -158,6 +161,15 @@ def why_not_each_once(names: Sequence[str]) -> str:
     """Three lines for a name that comes twice; "" if none does."""
     twice = next((name for name, times in Counter(names).items() if times > 1), "")
     return twice and f"{twice} is named twice.\nNothing was done.\nName each machine once."
+
+
+def _tried_later(job: Job, machine: MachineId, at_us: int) -> str:
+    count, _ = job.failed_moves[machine]
+    left_s = max(0, retry_us(job, machine) - at_us) / 1e6
+    return (
+        f"{machine} was not moved: its last {count} moves came to nothing.\n"
+        f"The job trains on.\nIt is tried again in {left_s:.0f} s."
+    )
 
 
 def _no_standby(job: Job, machines: Sequence[MachineId]) -> str:
@@ -257,6 +269,7 @@ def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
     job = amend(job, change.incident, outcome=outcome, note=why, request="")
     job = replace(job, change=None)
     move = incident(job, change.incident)
+    job = move_failed(job, change.leavers.values(), max(move.marks.values()))
     if change.request:
         names = ", ".join([str(move.machine), *(leaver for leaver, _ in move.further)])
         verb = "were" if move.further else "was"

@@ -1,23 +1,24 @@
 """What could be done about a loss, and what each would cost, from what this job has measured. Pure.
 
 Stored with the incident as it opens, so that whoever asks later why the job did what it did finds
-what was known then. What is done follows from one order, which is that of the costs wherever they
-differ by much: stay and take a warm standby; else the machine itself with fresh processes; else
-wait, or write the newest snapshot and stop; and go back only where nobody holds what was lost. So
-an estimate decides nothing by itself: a wrong one cannot make things worse (Unicron, section 5,
-weighs the same ways).
+what was known then. Whether a machine that nobody reaches is given up is decided by its price
+(`price`). What is done about a loss follows from one order, which is that of the costs wherever
+they differ by much: stay and take a warm standby; else the machine itself with fresh processes;
+else wait, or write the newest snapshot and stop; and go back only where nobody holds what was lost.
 """
 
 import statistics
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trainmover.controller.change.incidents import lately
 from trainmover.controller.compare.roles import representatives
+from trainmover.controller.events import Lost
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.state import Incident, Job, Kind, Option, Outcome
 from trainmover.ids import MachineId, Slot
 
 RETRY, STANDBY = "run the step again", "replace the machine"
+RETURN = "wait for it to return"
 PROCESS, WAIT = "replace the process", "wait for a machine"
 BACK, STOP = "go back to a snapshot", "write a checkpoint and stop"
 AGAIN, LEAVE = "start again", "leave it as it is"
@@ -25,17 +26,27 @@ NAMED_MAX = 5
 
 
 def options(
-    job: Job, joiners: Mapping[Slot, MachineId], missing: Collection[Slot]
+    job: Job,
+    joiners: Mapping[Slot, MachineId],
+    missing: Collection[Slot],
+    *,
+    lost: Sequence[Lost] = (),
+    at_us: int = 0,
 ) -> tuple[Option, ...]:
-    """Of a recovery that begins. joiners: who takes which slot; missing: those nobody can take."""
+    """Return the ways to go on as a recovery begins.
+
+    joiners  which machine takes which slot; missing: slots that none can take
+    lost     machines that are given up as a whole, at `at_us`
+    """
     if not joiners and not missing:
         return (
-            Option(RETRY, _measured(job, lambda one: one.rung == 1 and one.joiner is None), ""),
+            Option(RETRY, measured(job, lambda one: one.rung == 1 and one.joiner is None), ""),
             _back(job),
         )
     slots = [*joiners, *missing]
     return (
         Option(RETRY, None, "ranks are gone"),
+        *([_return(lost, at_us)] if lost else []),
         _standby(job, joiners, slots),
         _process(job, slots),
         _wait(job, missing),
@@ -65,14 +76,22 @@ def way_of(incident: Incident) -> str:
     return PROCESS if incident.joiner == incident.machine else STANDBY
 
 
+def _return(lost: Sequence[Lost], at_us: int) -> Option:
+    """Expect an outage to last as long again as it has lasted."""
+    if any(one.ended for one in lost):
+        return Option(RETURN, None, "its processes have ended")
+    silent_ms = (at_us - min(one.heard_us for one in lost)) / 1000
+    return Option(RETURN, silent_ms, f"nobody has reached it for {silent_ms / 1000:.1f} s")
+
+
 def _standby(job: Job, joiners: Mapping[Slot, MachineId], slots: list[Slot]) -> Option:
     others = {slot: name for slot, name in joiners.items() if name != job.seats[slot]}
     if not others:
         return Option(STANDBY, None, "no standby can take the ranks")
     runs = [_run_ms(job, slot, name) for slot, name in others.items()]
-    switch = _measured(job, lambda one: one.rung == 1 and one.joiner not in (None, one.machine))
+    switch = measured(job, lambda one: one.rung == 1 and one.joiner not in (None, one.machine))
     if switch is None:
-        switch = _measured(job, lambda one: one.kind is Kind.MOVE)
+        switch = measured(job, lambda one: one.kind is Kind.MOVE)
     short = len(slots) - len(others)
     why = f"{short} of {len(slots)} machines find none" if short else _named([*others.values()])
     return Option(STANDBY, _sum(max(runs, key=lambda ms: ms or 0.0), switch), why)
@@ -129,8 +148,8 @@ def _named(names: list[MachineId]) -> str:
     return f"{shown} and {len(names) - NAMED_MAX} others" if len(names) > NAMED_MAX else shown
 
 
-def _measured(job: Job, is_one: Callable[[Incident], bool]) -> float | None:
-    """Median downtime of what this job has come through of that kind; None: nothing yet."""
+def measured(job: Job, is_one: Callable[[Incident], bool]) -> float | None:
+    """Return the median downtime of this job's incidents of that kind; None: there was none yet."""
     known = [
         one.downtime_ms
         for one in lately(job)

@@ -12,6 +12,7 @@ Whatever fails meanwhile is the next event: epoch + 1 and the same code from the
 has already done is kept.
 """
 
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.change.failing import fails_for_ever, note_failed
 from trainmover.controller.change.going_back import go_back, newest, switch_back
 from trainmover.controller.change.incidents import amend, incident, mark
@@ -20,6 +21,7 @@ from trainmover.controller.change.switching import go_when_switched, send_switch
 from trainmover.controller.change.verdict import Impossible, judge
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.effects import Decision, Send, end
+from trainmover.controller.standby.hedging import take_first_parked
 from trainmover.controller.standby.joiners import joiners_after_loss
 from trainmover.controller.state import Change, Job, Stage
 from trainmover.controller.values import replace
@@ -34,9 +36,13 @@ def advance_recovery(job: Job, at_us: int) -> Decision:
         case Stage.DRAIN if job.change.missing:
             return _take_whom_there_is(job), ()
         case Stage.DRAIN:
-            return _give_verdict(job, at_us)
+            job, released = take_first_parked(job)
+            job, effects = _give_verdict(job, at_us)
+            return job, released + effects
         case Stage.BOUNDARY:
-            return _switch_when_ready(job, at_us)
+            job, released = take_first_parked(job)
+            job, effects = _switch_when_ready(job, at_us)
+            return job, released + effects
         case _:
             return go_when_switched(job, at_us)
 
@@ -57,10 +63,10 @@ def _take_whom_there_is(job: Job) -> Job:
 def _give_verdict(job: Job, at_us: int) -> Decision:
     change = job.change
     assert change is not None
-    if too_few(job, change, len(change.positions)) or len(change.vaults) < len(job.machines):
+    if too_few(job, change, len(change.positions)) or not _records_known(job, change):
         return job, ()
     stay = survivors(job, change)
-    if not set(stay) <= set(change.positions) or not set(job.machines) <= set(change.vaults):
+    if not set(stay) <= set(change.positions):
         return job, ()
     lost = joining(job, change)
     held = {
@@ -94,6 +100,18 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
         if slot not in change.joiners and machine in job.machines
     )
     return job, orders
+
+
+def _records_known(job: Job, change: Change) -> bool:
+    """Whether every machine that may hold a record that counts has said what it holds.
+
+    Those are the machines with ranks and their keepers: a rank puts its record with the keeper that
+    it was told, and is told of another only behind a boundary, where no gate passes. A standby that
+    keeps nothing is not waited for.
+    """
+    if len(change.vaults) + len(change.leavers) < len(job.seats):
+        return False  # The usual case, met at every fact: fewer than the machines with ranks.
+    return all(name in change.vaults for name in holding(job) if name in job.machines)
 
 
 _NOBODY_STAYS = Impossible("no rank is left that could give its state")

@@ -3,7 +3,9 @@
 from trainmover.controller.change.from_disk import without_unusable
 from trainmover.controller.change.incidents import amend, first_commit, incident, mark
 from trainmover.controller.change.interruption import go_on_otherwise, interrupt
+from trainmover.controller.change.losses import give_up
 from trainmover.controller.change.move import cancel_move
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import drains, goes_back
 from trainmover.controller.compare.replicas import not_believed
 from trainmover.controller.effects import Decision, end
@@ -44,10 +46,22 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     if fact.epoch != current or drains(change) or job.phase is not Phase.RUNNING:
         return job, ()
     job = without_unusable(job, fact)
+    machine = _machine_of(job, fact.rank)
+    if fact.storeless and machine in job.machines and can_be_given_up(job, machine):
+        # It has tried for long: in no epoch could it meet the others.
+        cause = f"{machine} does not reach the job's store"
+        return give_up(job, machine, cause, at_us, at_us)
     cause = f"rank {fact.rank} lost a link ({fact.reason})"
     if fact.unusable:
         cause = f"rank {fact.rank} cannot go back to step {fact.unusable} ({fact.reason})"
     return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
+
+
+def _machine_of(job: Job, rank: Rank) -> MachineId:
+    """The machine that has the rank, or is to take it."""
+    slot = Slot(rank // job.spec.nproc)
+    joiners = job.change.joiners if job.change is not None else {}
+    return joiners.get(slot, job.seats[slot])
 
 
 def unproven(job: Job, machine: MachineId, fact: Unproven, at_us: int) -> Decision:

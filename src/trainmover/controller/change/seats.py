@@ -43,7 +43,15 @@ def without_cordon(job: Job, machine: MachineId) -> Job:
 
 def without_machines(job: Job, machines: Iterable[MachineId]) -> Job:
     """The job with some machines gone; their seats, if they had any, become vacant."""
-    return replace(job, machines=job.machines.without(set(machines)))
+    gone = set(machines)
+    change = job.change
+    if change is not None and gone & set(change.hedges.values()):
+        hedges = {slot: name for slot, name in change.hedges.items() if name not in gone}
+        job = replace(job, change=replace(change, hedges=hedges))
+    if gone & (job.away | job.back_us.keys()):
+        back_us = {name: at for name, at in job.back_us.items() if name not in gone}
+        job = replace(job, away=job.away - gone, back_us=back_us)
+    return replace(job, machines=job.machines.without(gone))
 
 
 @kept_for("machines", "seats")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from trainmover.controller.change.backoff import move_went_well
 from trainmover.controller.change.buddies import (
     further_keepers,
     keepers,
@@ -187,7 +188,16 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
             job = with_machine(job, machine, state=MachineState.LEAVING, said=frozenset())
     job = mark(job, change.incident, "switchover", at_us)
     exited = job.exited.without(joining(job, change))
-    job = replace(job, seats=after, epoch=change.epoch, change=None, snapped=Facts(), exited=exited)
+    job = move_went_well(job, change.leavers.values())
+    job = replace(
+        job,
+        seats=after,
+        epoch=change.epoch,
+        change=None,
+        snapped=Facts(),
+        exited=exited,
+        keepers_before=frozenset(),  # Each rank has put its record with its new keeper.
+    )
     for certificate in incident(job, change.incident).certificates:
         job = taken_over(job, certificate)
     return job, tuple(effects)

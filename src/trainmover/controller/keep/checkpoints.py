@@ -18,17 +18,51 @@ from trainmover.ids import Epoch, Step
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint, WriteCheckpoint, Written, Wrote
 
+NAMED_MAX = 6
 
-def tend_checkpoints(job: Job) -> Decision:
-    """Have the newest cut written if a checkpoint is due; break off what a change has overtaken."""
+
+LEAST_US, TIMES = 600_000_000, 10
+"""So long, or so many times as long as the last checkpoint took, a rank may write its part."""
+
+
+def tend_checkpoints(job: Job, at_us: int) -> Decision:
+    """Have the newest cut written if a checkpoint is due; break off what a change has overtaken, or
+    what ranks do not come to an end with."""
     if job.change is not None:
         return (job, ()) if before_switch(job.change) else _break_off(job)
+    if job.writing is not None and writer_due(job, at_us):
+        late = replace(job, checkpointed=job.writing.step)
+        return _give_up(cannot_be(late, late_text(job, at_us)), job.writing)
     cut = job.cut
     if cut is None or job.writing is not None or not _is_due(job, cut) or not _at_hand(job, cut):
         return job, ()
     order = WriteCheckpoint(epoch=job.epoch, step=cut.step, folder=job.spec.checkpoint)
-    job = replace(job, writing=Writing(cut.step, job.epoch))
+    job = replace(job, writing=Writing(cut.step, job.epoch, at_us))
     return job, tuple(Send(machine, order) for machine in job.seats)
+
+
+def writer_due(job: Job, at_us: int) -> bool:
+    """Whether a rank has been writing its part for too long: its disk hangs."""
+    writing = job.writing
+    if writing is None or _iscomplete(job, writing) or job.saves_last:
+        return False
+    return at_us - writing.since_us >= writer_limit_us(job)
+
+
+def writer_limit_us(job: Job) -> int:
+    """Return for how long the parts of a checkpoint are waited for, in microseconds."""
+    return max(LEAST_US, round(1000 * TIMES * (job.write_ms or 0.0)))
+
+
+def late_text(job: Job, at_us: int) -> str:
+    """Name the ranks whose part of the checkpoint has not come, and where they are."""
+    writing = job.writing
+    assert writing is not None
+    late = [rank for rank in range(job.spec.world_size) if rank not in writing.wrote]
+    shown = ", ".join(f"{rank} on {job.seats[rank // job.spec.nproc]}" for rank in late[:NAMED_MAX])
+    more = f" and {len(late) - NAMED_MAX} others" if len(late) > NAMED_MAX else ""
+    waited_s = (at_us - writing.since_us) / 1e6
+    return f"rank {shown}{more} has not written its part in {waited_s:.0f} s: its disk hangs"
 
 
 def _is_due(job: Job, cut: Cut) -> bool:
@@ -47,7 +81,7 @@ def _at_hand(job: Job, cut: Cut) -> bool:
     )
 
 
-def wrote(job: Job, fact: Wrote) -> Decision:
+def wrote(job: Job, fact: Wrote, at_us: int) -> Decision:
     """A rank's part is on disk. What an older epoch has written counts for nothing."""
     writing = job.writing
     if writing is None or not _is_of(writing, fact.step, fact.epoch):
@@ -59,6 +93,8 @@ def wrote(job: Job, fact: Wrote) -> Decision:
         return _give_up(job, writing)
     writing = replace(writing, wrote={**writing.wrote, fact.rank: fact})
     job = replace(job, writing=writing)
+    if _iscomplete(job, writing):
+        job = replace(job, write_ms=(at_us - writing.since_us) / 1000)
     return job, ((Publish(_complete(job, writing)),) if _iscomplete(job, writing) else ())
 
 

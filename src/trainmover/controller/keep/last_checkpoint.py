@@ -17,6 +17,7 @@ from trainmover.controller.events import (
     AgentSaid,
     CheckpointFailed,
     CheckpointPublished,
+    ContactChanged,
     ControllerReturned,
     MachineJoined,
     MachinesLost,
@@ -43,6 +44,7 @@ _HEARD = (
     | CheckpointFailed
     | StopRequested
     | Tick
+    | ContactChanged
     | ControllerReturned
 )
 _HAS_PROCESSES = (MachineState.ACTIVE, MachineState.LEAVING, MachineState.BOUND)
@@ -105,7 +107,7 @@ def tend_last(job: Job, at_us: int) -> Decision:
     epoch = Epoch(job.epoch_last + 1)
     foreign = _foreign(job, cut, writers)
     order = WriteCheckpoint(epoch=epoch, step=cut.step, folder=job.spec.checkpoint, foreign=foreign)
-    job = replace(job, epoch_last=epoch, writing=Writing(cut.step, epoch))
+    job = replace(job, epoch_last=epoch, writing=Writing(cut.step, epoch, at_us))
     machines = {job.seats[rank // job.spec.nproc] for rank in writers}
     return job, tuple(Send(machine, order) for machine in sorted(machines))
 

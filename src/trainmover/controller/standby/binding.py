@@ -58,7 +58,7 @@ def _to_be_bound(job: Job, change: Change, only: MachineId | None) -> list[tuple
     one = None if only is None else job.machines.get(only)
     if one is not None and one.state not in states:
         return []
-    joiners = change.joiners.items()
+    joiners = (*change.joiners.items(), *change.hedges.items())
     return sorted(
         (slot, name)
         for slot, name in joiners

@@ -25,7 +25,7 @@ _PREFERENCE = (
 def choose_joiners(
     job: Job, slots: Iterable[Slot], taken: Iterable[MachineId]
 ) -> dict[Slot, MachineId] | None:
-    """A machine for each slot, the readiest first; None if there are too few."""
+    """Return a machine for each slot, the readiest first; None if there are too few."""
     slots = list(slots)
     joiners = joiners_there_are(job, slots, taken)
     return joiners if len(joiners) == len(slots) else None
@@ -49,9 +49,10 @@ def joiners_there_are(
 ) -> dict[Slot, MachineId]:
     """A machine for each slot, the readiest first, as far as they go.
 
-    A machine that holds the very slot comes before all others, and one that failed a warm-up for
-    such a slot after them. A machine whose worker crashed may take its own slot again: that is the
-    respawn on a healthy machine when no standby is left. A cordoned machine takes no other's.
+    A machine that holds the very slot comes before all others, one without contact after them, and
+    then one that failed a warm-up for such a slot. A machine whose worker crashed may take its own
+    slot again: that is the respawn on a healthy machine when no standby is left. A cordoned machine
+    takes no other's.
     """
     taken, slots, slot_of = set(taken), list(slots), seated(job)
     may_join = (
@@ -63,7 +64,7 @@ def joiners_there_are(
         and not other_torch(job, machine)
         and not (machine.suspect and machine.id not in slot_of)
     )
-    free = _Free(may_join, job.cordoned)
+    free = _Free(may_join, job.cordoned, job.away)
     first_of = representatives(job)
     joiners: dict[Slot, MachineId] = {}
     for slot in sorted(slots, key=lambda slot: (slot not in free.by_held, slot)):
@@ -72,7 +73,7 @@ def joiners_there_are(
         if its_own in free.all:
             able.append(free.all[its_own])
         if able:
-            best = min(able, key=lambda m: _readiness(m, slot, first))
+            best = min(able, key=lambda m: _readiness(m, slot, first, job.away))
             joiners[slot] = free.all.pop(best.id).id
     return joiners
 
@@ -84,7 +85,13 @@ class _Free:
     """Machines that may join, in the order in which they are taken: for thousands of slots it is
     made once for each kind. Only who holds the run of a slot is another one for that slot."""
 
-    def __init__(self, machines: Iterable[Machine], cordoned: Collection[MachineId]) -> None:
+    def __init__(
+        self,
+        machines: Iterable[Machine],
+        cordoned: Collection[MachineId],
+        away: Collection[MachineId],
+    ) -> None:
+        self._away = away
         self.all = {machine.id: machine for machine in machines}
         self._for_others = [m for m in self.all.values() if m.id not in cordoned]
         self.by_held: dict[Slot, list[Machine]] = {}
@@ -99,7 +106,7 @@ class _Free:
         if order is None:
             order = sorted(
                 self._for_others,
-                key=lambda machine: _readiness(machine, _NO_SLOT, first),
+                key=lambda machine: _readiness(machine, _NO_SLOT, first, self._away),
                 reverse=True,
             )
             self._in_order[first] = order
@@ -109,14 +116,15 @@ class _Free:
 
 
 def _readiness(
-    machine: Machine, slot: Slot, first: Slot | None
-) -> tuple[bool, bool, int, bool, tuple[str, int, str]]:
+    machine: Machine, slot: Slot, first: Slot | None, away: Collection[MachineId]
+) -> tuple[bool, bool, bool, int, bool, tuple[str, int, str]]:
     """Lowest first. One that rests between two warm-ups and has proven the kind is warm for it."""
     state = machine.state
     if state is MachineState.IDLE and machine.proven(first):
         state = MachineState.WARM
     return (
         bool(machine.why_unfit(first)),
+        machine.id in away,
         machine.held != slot,
         _PREFERENCE.index(state),
         machine.held is not None,  # Its run is better kept for the slot it is of.

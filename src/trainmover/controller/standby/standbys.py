@@ -21,6 +21,7 @@ from trainmover.controller.standby.attest import (
 )
 from trainmover.controller.standby.warming import rank_is_of
 from trainmover.controller.state import Job, Machine, MachineState, Stage
+from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Held, Parked, SandboxFailed, Warm
 
@@ -158,12 +159,15 @@ def _runs_once(job: Job, machine: MachineId, reason: str) -> Decision:
 
 def _look_for_another(job: Job, machine: MachineId, cause: str) -> Decision:
     """A change that counted on `machine` as a joiner cannot go on as it is."""
-    if _slot_to_take(job, machine) is None:
+    change = job.change
+    if change is None or _slot_to_take(job, machine) is None:
         return job, ()
-    if before_switch(job.change):
+    if before_switch(change):
         return cancel_move(job, cause)
-    assert job.change is not None
-    current = incident(job, job.change.incident)
+    if machine in change.hedges.values():
+        hedges = {slot: name for slot, name in change.hedges.items() if name != machine}
+        return replace(job, change=replace(change, hedges=hedges)), ()
+    current = incident(job, change.incident)
     at_us = max(current.marks.values())
     heard_us = current.marks.get("heard", at_us)
     return interrupt(job, cause, machine=current.machine, at_us=at_us, heard_us=heard_us)
@@ -171,8 +175,9 @@ def _look_for_another(job: Job, machine: MachineId, cause: str) -> Decision:
 
 def _slot_to_take(job: Job, machine: MachineId) -> Slot | None:
     """The slot a joiner of the change under way is to take."""
-    joiners = job.change.joiners if job.change is not None else {}
-    return next((slot for slot, name in joiners.items() if name == machine), None)
+    change = job.change
+    bound = (*change.joiners.items(), *change.hedges.items()) if change is not None else ()
+    return next((slot for slot, name in bound if name == machine), None)
 
 
 def _slot_at(job: Job, machine: Machine) -> Slot | None:

@@ -32,4 +32,7 @@ def without_processes(job: Job, machines: Set[MachineId]) -> Job:
     hanging = job.hanging
     condemned = {name: one for name, one in hanging.condemned.items() if name not in machines}
     disturbed = {key: one for key, one in hanging.disturbed.items() if key[0] not in machines}
-    return replace(job, hanging=replace(hanging, condemned=condemned, disturbed=disturbed))
+    nproc, seats = job.spec.nproc, job.seats
+    stands = {r: one for r, one in hanging.stands.items() if seats[r // nproc] not in machines}
+    hanging = replace(hanging, condemned=condemned, disturbed=disturbed, stands=stands)
+    return replace(job, hanging=hanging)

@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import give_up, in_words
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.standstill.condemned import with_condemned
+from trainmover.controller.standstill.contact import stands_in_contact, waited_us
 from trainmover.controller.standstill.lateness import holds_all, late_leavers, late_ranks
 from trainmover.controller.standstill.probing import all_stand, conclude
 from trainmover.controller.standstill.stuck import Condemned, Disturbed, Standstill
@@ -99,7 +101,7 @@ def judge(job: Job, at_us: int) -> Decision:
     if not any(about):
         return job, ()
     job = _of_this_epoch(job)
-    if hanging.condemned:
+    if not hanging.condemned.keys() <= job.away:
         return _give_up_overdue(job, at_us)
     if not job.spec.watch:
         return job, ()
@@ -113,13 +115,13 @@ def judge(job: Job, at_us: int) -> Decision:
         return _condemn(job, late, at_us)
     if spare := _spares_stopped(job, at_us):
         return _condemn_all(job, spare)
-    if job.change is None and (ranks := circle(_facts(hanging.stands))):
+    if job.change is None and (ranks := circle(_facts(_standing(job)))):
         return end(job, 1, _each_waits(job, ranks))
     if not _may_compare(job):
         return job, ()
     if hanging.probing is not None:
         job, to_go = conclude(job, at_us)
-        if to_go is None:
+        if to_go is None or not can_be_given_up(job, to_go.machine):
             return job, ()
         return give_up(job, to_go.machine, to_go.cause, at_us, to_go.since_us)
     said = _standing(job)
@@ -145,9 +147,13 @@ def _of_this_epoch(job: Job) -> Job:
 
 
 def _give_up_overdue(job: Job, at_us: int) -> Decision:
-    """A process that cannot be killed, or an agent that does not obey: the whole machine goes."""
+    """A process cannot be killed, or an agent does not obey: the whole machine goes. Where the job
+    would end without it, its disk may only hang for a while: it has its patience.
+    """
     for machine, one in job.hanging.condemned.items():
-        if at_us - one.judged_us >= END_US:
+        waited = waited_us(job, machine, one.judged_us, at_us)
+        spared = waited >= END_US and can_be_given_up(job, machine)
+        if spared or waited >= 1e6 * job.spec.patience_s:
             return give_up(job, machine, f"{one.cause}; it did not end", at_us, one.since_us)
     return job, ()
 
@@ -155,7 +161,7 @@ def _give_up_overdue(job: Job, at_us: int) -> Decision:
 def _give_up_stopped(job: Job, at_us: int) -> Decision:
     """Before the job begins all are waited for, and nobody has gone on without the others."""
     for (machine, local_rank), one in job.hanging.disturbed.items():
-        if one.state in _STOPPED and at_us - one.since_us >= BEFORE_US:
+        if one.state in _STOPPED and waited_us(job, machine, one.since_us, at_us) >= BEFORE_US:
             how = f"worker {local_rank} of {machine} did not begin: {_MANNER[one.state]}"
             return give_up(job, machine, how, at_us, one.since_us)
     return job, ()
@@ -173,13 +179,14 @@ def _facts(stands: Mapping[Rank, Standstill]) -> dict[Rank, Stands]:
 
 def _standing(job: Job) -> dict[Rank, Standstill]:
     """While members change only who does not come to the boundary matters."""
+    stands = stands_in_contact(job, job.hanging.stands)
     if not holds_all(job):
-        return job.hanging.stands
+        return stands
     assert job.change is not None
     there = job.change.at_boundary
     return {
         rank: one
-        for rank, one in job.hanging.stands.items()
+        for rank, one in stands.items()
         if one.fact.where in OWN_BUSINESS and rank not in there and _seated(job, rank)
     }
 
@@ -222,7 +229,7 @@ def _silent(job: Job) -> dict[_Place, Disturbed]:
     places = {
         _Place(machine, local_rank, rank): one
         for (machine, local_rank), one in job.hanging.disturbed.items()
-        if (rank := _rank_of(job, machine, local_rank)) is not None
+        if machine not in job.away and (rank := _rank_of(job, machine, local_rank)) is not None
     }
     return {place: one for place, one in places.items() if place.rank not in done}
 
@@ -247,7 +254,8 @@ def _stopped_for_long(job: Job, at_us: int) -> list[_Place]:
     return [
         place
         for place, one in _silent(job).items()
-        if at_us - one.since_us >= (STOPPED_US if one.state in _STOPPED else DEAF_US)
+        if waited_us(job, place.machine, one.since_us, at_us)
+        >= (STOPPED_US if one.state in _STOPPED else DEAF_US)
         and (one.state in _STOPPED or holds_all(job))
     ]
 
@@ -276,7 +284,7 @@ def _spares_stopped(job: Job, at_us: int) -> dict[MachineId, Condemned]:
         )
         for (machine, local_rank), one in job.hanging.disturbed.items()
         if one.state in _STOPPED
-        and at_us - one.since_us >= SPARE_US
+        and waited_us(job, machine, one.since_us, at_us) >= SPARE_US
         and job.slot_of(machine) is None
         and _rank_of(job, machine, local_rank) is None
     }

@@ -9,6 +9,7 @@ have come out of the script they cannot begin anew, and nobody else is bound in 
 """
 
 from trainmover.controller.change.seats import survivors
+from trainmover.controller.standstill.contact import waited_us
 from trainmover.controller.state import Change, Job, MachineState, Stage
 from trainmover.ids import MachineId, Rank, Slot
 
@@ -22,11 +23,18 @@ def late_ranks(job: Job, at_us: int) -> list[Rank]:
     change = job.change
     if change is None or not _waits(change):
         return []
-    waited_ms = (at_us - change.since_us) // 1000
+    most_ms = (at_us - change.since_us) // 1000
     patience = {rank: said.patience_ms for rank, said in change.positions.items()}
-    if not any(0 < ms <= waited_ms for ms in patience.values()):
+    if not any(0 < ms <= most_ms for ms in patience.values()):
         return []  # The usual case, met at every event.
-    late = (rank for rank in _awaited(job, change) if 0 < patience.get(rank, 0) <= waited_ms)
+
+    def is_late(rank: Rank) -> bool:
+        waited_ms = (
+            waited_us(job, job.seats[rank // job.spec.nproc], change.since_us, at_us) // 1000
+        )
+        return 0 < patience.get(rank, 0) <= waited_ms
+
+    late = (rank for rank in _awaited(job, change) if is_late(rank))
     return [rank for rank in late if _has_process(job, rank)]
 
 
@@ -39,6 +47,7 @@ def late_leavers(job: Job, at_us: int) -> list[tuple[MachineId, int, Rank]]:
         (name, local, rank)
         for slot, name in sorted(change.joiners.items())
         if job.machines[name].state is MachineState.LEAVING and job.seats[slot] != name
+        if waited_us(job, name, change.since_us, at_us) >= LEAVES_US
         for local, rank in enumerate(job.spec.ranks(slot))
         if local not in job.machines[name].said and local in job.machines[name].pids
     ]

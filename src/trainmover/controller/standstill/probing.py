@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from trainmover.controller.change.interruption import interrupt
 from trainmover.controller.effects import Decision, Send
-from trainmover.controller.standby.joiners import can_be_spared
+from trainmover.controller.standstill.contact import waited_us
 from trainmover.controller.standstill.stuck import Probing, Standstill
 from trainmover.controller.state import Job, MachineState
 from trainmover.controller.values import replace
@@ -83,17 +83,16 @@ def conclude(job: Job, at_us: int) -> tuple[Job, ToGo | None]:
     if probing is None:
         return job, None
     overtaken = probing.epoch != job.epoch or job.change is not None
-    answered = len(probing.reached) == len(probing.asked)
-    if not (overtaken or answered) and at_us - job.hanging.asked_us < ANSWER_US:
+    if not overtaken and _may_answer(job, probing, at_us):
         return job, None
     hanging = replace(job.hanging, probing=None)
     if overtaken:
         return replace(job, hanging=replace(hanging, missing=frozenset())), None
-    missing = _missing(probing)
+    missing = _missing(job, probing)
     twice = missing & job.hanging.missing
     job = replace(job, hanging=replace(hanging, missing=missing))
     worst = _to_go(job, probing.asked, twice)
-    if worst is None or not can_be_spared(job, worst):
+    if worst is None:
         return job, None
     whole = 2 * (len(probing.asked) - 1)
     left = whole - sum(worst in way for way in twice)
@@ -101,13 +100,23 @@ def conclude(job: Job, at_us: int) -> tuple[Job, ToGo | None]:
     return job, ToGo(worst, cause, probing.since_us)
 
 
-def _missing(probing: Probing) -> frozenset[tuple[MachineId, MachineId]]:
-    """Ways that do not work. As the other questions here it costs the square of the machines, since
-    so many ways there are, and no more."""
+def _may_answer(job: Job, probing: Probing, at_us: int) -> bool:
+    """Whether a machine in contact still has time to answer."""
+    return any(
+        name not in job.away and waited_us(job, name, job.hanging.asked_us, at_us) < ANSWER_US
+        for name in probing.asked
+        if name not in probing.reached
+    )
+
+
+def _missing(job: Job, probing: Probing) -> frozenset[tuple[MachineId, MachineId]]:
+    """Return the ways that do not work; but not those of a machine without contact. As the other
+    questions here it costs the square of the machines, since so many ways there are."""
     asked = set(probing.asked)
     return frozenset(
         (name, other)
         for name in probing.asked
+        if name in probing.reached or name not in job.away
         for other in asked.difference(probing.reached.get(name, ()), (name,))
     )
 

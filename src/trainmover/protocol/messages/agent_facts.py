@@ -38,6 +38,7 @@ class Return(AgentFact, frozen=True):
     heard    orders it has obeyed since it joined
     term    of the newest controller that has let it in: no later one gave any of these
     dropped  of its numbered facts it no longer has so many: they were said to be safe
+    said     numbered facts since it joined; those that the controller has not taken follow
     """
 
     machine: MachineId
@@ -47,6 +48,7 @@ class Return(AgentFact, frozen=True):
     heard: int
     term: int
     dropped: int
+    said: int
 
 
 class Trunk(AgentFact, frozen=True):

@@ -53,10 +53,22 @@ class GoBehind(Order, frozen=True):
     """Have a relay carry what is said, from now on; if it does not, or not well, all is as before.
 
     relay    that machine; address: where it listens for that
-    ticket   good once, and known to nobody else (`protocol.lanes`)
+    ticket   good once, and known to nobody else but a relay that has to hand it over
     """
 
     relay: MachineId
+    address: str
+    ticket: str
+
+
+class FetchBehind(Order, frozen=True):
+    """Hand a `GoBehind` to a machine that the controller does not reach, and that this relay does.
+
+    machine  that one, at its vault's address; the others as in `GoBehind`
+    """
+
+    machine: MachineId
+    vault: str
     address: str
     ticket: str
 
@@ -114,4 +126,6 @@ class Shutdown(Order, frozen=True):
     kill: bool = False
 
 
-UNCOUNTED = Welcome | Refused | Resumed | Heard | LookFor | Shutdown | BeRelay | GoBehind
+UNCOUNTED = (
+    Welcome | Refused | Resumed | Heard | LookFor | Shutdown | BeRelay | GoBehind | FetchBehind
+)

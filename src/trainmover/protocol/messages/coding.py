@@ -31,6 +31,7 @@ from trainmover.protocol.messages.agent_orders import (
     Die,
     EndWorker,
     Examine,
+    FetchBehind,
     GoBehind,
     Heard,
     LookFor,
@@ -119,7 +120,7 @@ WORKER_ORDERS = (
 )  # fmt: skip
 ORDERS = (
     Welcome | Refused | Resumed | Heard | StartWorkers | EndWorker | Probe | LookFor | Die
-    | Shutdown | Examine | BeRelay | GoBehind | WORKER_ORDERS
+    | Shutdown | Examine | BeRelay | GoBehind | FetchBehind | WORKER_ORDERS
 )  # fmt: skip
 
 _encoder = msgspec.msgpack.Encoder()

@@ -3,7 +3,7 @@
 import msgspec
 
 from trainmover.ids import Epoch, Rank, Slot, Step
-from trainmover.protocol.deadlines import PATIENCE_S, RELAYS_ABOVE
+from trainmover.protocol.deadlines import PATIENCE_S, RELAYS_ABOVE, Deadlines
 from trainmover.protocol.messages.worker_facts import Recorded, Written
 
 
@@ -36,6 +36,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     record           how large outputs of the first steps are kept: `moments` or `full`
     wait_s           seconds a recovery waits for a machine when no standby is left
     patience_s       seconds for which a machine may be away, and an agent goes on alone
+    deadlines        that the controller judges machines by, besides
     relays_above     machines; where there are more, some carry what others say
     state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
     snapshot_every   committed steps from one snapshot to the next; 0: none; None: where state is
@@ -78,6 +79,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     record: str = "moments"
     wait_s: int = 0
     patience_s: float = PATIENCE_S
+    deadlines: Deadlines = Deadlines()
     relays_above: int = RELAYS_ABOVE
     state_bandwidth: int = 0
     snapshot_every: int | None = None

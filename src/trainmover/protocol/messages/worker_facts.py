@@ -422,12 +422,14 @@ class Interrupted(WorkerFact, frozen=True):
     """A link broke under this rank in `epoch`; it has drained.
 
     unusable  step of whose snapshots none that this rank could have had is whole; 0: that is not it
+    storeless  its machine does not reach the job's store, where groups meet
     """
 
     rank: Rank
     epoch: Epoch
     reason: str
     unusable: Step = Step(0)
+    storeless: bool = False
 
 
 class Finished(WorkerFact, frozen=True):

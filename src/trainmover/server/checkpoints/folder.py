@@ -24,6 +24,7 @@ from trainmover.protocol.checkpoint import (
     FIRST_STEPS,
     LOCK,
     MANIFEST,
+    PUBLISHED,
     WRITING,
     is_part_name,
     published_name,
@@ -118,7 +119,7 @@ class CheckpointFolder:
 
     def give_up(self, step: Step, epoch: Epoch, at: At = unwatched) -> None:
         """Make room: what was written so far is of no use."""
-        _remove(self.path / writing_name(step, epoch))
+        _remove(self.path / writing_name(step, epoch), at)
 
     def close(self) -> None:
         """Let another run have it."""
@@ -129,32 +130,37 @@ class CheckpointFolder:
         kept = 0
         for name, manifest in manifests(self.path, at):
             if kept >= keep:
-                _remove(self.path / name)
+                _remove(self.path / name, at)
             else:
                 kept += isinstance(manifest, Checkpoint) and looks_whole(manifest)
 
     def _sweep(self, at: At = unwatched) -> None:
         """Remove what nobody refers to: folders that were never published, old first steps."""
-        for path in self.path.glob(f"{WRITING}*"):
-            _remove(path)
-        for path in self.path.glob(f"{_REPLACED}*"):
-            _remove(path)
+        for prefix in (WRITING, _REPLACED):
+            for path in self.path.glob(f"{prefix}*"):
+                _remove(path, at)
+        shared = self.path / FIRST_STEPS
+        if shared.is_symlink():  # Not of our making: what lies behind it is not ours to remove.
+            return
         known = {
             written.digest
             for _, manifest in manifests(self.path, at)
             if isinstance(manifest, Checkpoint)
             for written in (*manifest.records.values(), *manifest.compiled.values())
         }
-        for path in (self.path / FIRST_STEPS).glob("*"):
-            if path.name not in known and _DIGEST.fullmatch(path.name):
+        at(f"listing {shared}")
+        for path in shared.glob("*"):
+            if _DIGEST.fullmatch(path.name) and path.name not in known:
+                at(f"removing {path}")
                 path.unlink(missing_ok=True)
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: Path, at: At) -> None:
     """Remove what trainmover has written there, and the folder if nothing else is in it: other
     programs call theirs step-1000 too, and people leave notes."""
     if folder.is_symlink() or not _OURS.fullmatch(folder.name):
         return
+    at(f"removing {folder}")
     with suppress(OSError):
         for path in folder.iterdir():
             if is_part_name(path.name):

@@ -57,7 +57,8 @@ class Past:
                 past.take(entry.event)
                 said = sentence(before, entry.event, past.job)
             past.at_us = max(past.at_us, entry.at_us)
-            past.told.append(Told(entry.seq, entry.at_us, entry.kind, said.text, entry.event))
+            shown_us = past.job.shown_us(entry.at_us)
+            past.told.append(Told(entry.seq, shown_us, entry.kind, said.text, entry.event))
         safe = journal.safe()
         for account in past.accounts.of.values():
             account.facts = max(account.facts, safe.get(account.incarnation, 0))

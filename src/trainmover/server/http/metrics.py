@@ -72,6 +72,9 @@ def _of_steps(server: Server) -> Iterator[Metric]:
     if measures.cut_us is not None:
         age_s = max(0, server.now() - measures.cut_us) / 1e6
         yield _gauge("snapshot_age_seconds", "Since all ranks had one of a step.", age_s)
+    if measures.checkpoint_us is not None:
+        age_s = max(0, server.now() - measures.checkpoint_us) / 1e6
+        yield _gauge("checkpoint_age_seconds", "Since the newest was published.", age_s)
     if job.cut is not None:
         behind = max(0, progress.step - job.cut.step)
         yield _gauge("snapshot_behind_steps", "Steps since the newest snapshot.", behind)

@@ -478,6 +478,18 @@ class Asked(TypedDict):
     standbys: int
 
 
+class WaitingOf(TypedDict):
+    """One thing that the job waits for; until_us 0: without a deadline of its own."""
+
+    what: str
+    machines: list[str]
+    ranks: list[int]
+    since_us: int
+    until_us: int
+    since_s: float | None
+    left_s: float | None
+
+
 class Status(TypedDict):
     """The whole job at one moment."""
 
@@ -495,6 +507,7 @@ class Status(TypedDict):
     machines: list[MachineOf]
     deadlines: dict[str, float]
     relays: dict[str, list[str]]
+    waiting: list[WaitingOf]
     standbys: list[StandbyOf]
     roles: list[RoleOf]
     replicas: ReplicasOf

@@ -9,10 +9,11 @@ reach each other train on meanwhile. What tells the two apart:
     its process has ended   who has started it says so; or its link has ended, its host answers,
                             and nobody listens any more where its vault was
     it holds the others up  no step was committed for a second, neither the controller nor the
-                            machines beside it reach its agent, and others can take its ranks: if
-                            nobody can, the job would end for what may be a blip, and it is waited
-                            for. A late rank whose agent answers is the affair of those who watch
-                            ranks (`controller.hanging`)
+                            machines beside it reach its agent, and the job has waited for as long
+                            as giving it up costs (`controller.change.price`): a warm standby costs
+                            less than that second, steps made again cost more, and a job that would
+                            end waits. A late rank whose agent answers is the affair of those who
+                            watch ranks (`controller.hanging`)
     it is no loss           it has no ranks, and nobody reaches it
 
 A step that is committed has passed the gate of all ranks, so they all live. Whoever cannot ask
@@ -20,29 +21,17 @@ anybody gives nobody up: if most machines fall silent at once, it is the control
 that is suspected. All is counted in beats: a controller that stood still condemns nobody.
 """
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from trainmover.controller.change.price import Price, price_of
 from trainmover.controller.events import Lost
-from trainmover.controller.machines import would_end
-from trainmover.controller.standby.joiners import can_be_spared
 from trainmover.controller.state import Job
 from trainmover.ids import Epoch, MachineId, Step
-from trainmover.protocol.deadlines import (
-    ANSWER_S,
-    AWAY_S,
-    BEAT_S,
-    FALL_BACK_S,
-    HELD_UP_FIRST_S,
-    HELD_UP_S,
-    LEASE_MORE_S,
-    QUIET_S,
-    SPARE_S,
-    TOGETHER_S,
-    beats,
-)
+from trainmover.protocol.deadlines import BEAT_S, Deadlines, beats
 from trainmover.server.surroundings import Link
 
 LINK_ENDED = "its link has ended"
@@ -89,14 +78,9 @@ class Quiet:
     seen: dict[MachineId, bool] = field(default_factory=dict)
 
     @property
-    def is_away(self) -> bool:
-        return bool(self.broken) or self.beats >= beats(AWAY_S)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it will soon be known if anybody reaches it."""
-        reached = self.dialled is Dialled.ANSWERED or any(self.seen.values())
-        return not reached and self.beats < beats(AWAY_S) + beats(TOGETHER_S)
+    def is_reached(self) -> bool:
+        """Whether the controller or a witness reaches it."""
+        return self.dialled is Dialled.ANSWERED or any(self.seen.values())
 
     @property
     def unreached(self) -> bool:
@@ -106,12 +90,16 @@ class Quiet:
 
 
 class Steps:
-    """Whether steps are committed, by anybody. first_beats: for as long as nothing is known."""
+    """Whether steps are committed, by anybody.
 
-    def __init__(self, first_beats: int) -> None:
+    held_up_beats  without one, and ranks stand still; first_beats: while nothing is known yet
+    """
+
+    def __init__(self, first_beats: int, held_up_beats: int) -> None:
         self.still_beats = 0
-        self._first = first_beats
+        self._first, self._held_up = first_beats, held_up_beats
         self._newest = (Epoch(0), Step(0))
+        self._took: deque[float] = deque(maxlen=REPORTS_KEPT)  # Beats a step.
         self._gaps: deque[int] = deque(maxlen=REPORTS_KEPT)
 
     def committed(self, epoch: Epoch, step: Step) -> None:
@@ -119,13 +107,25 @@ class Steps:
         if (epoch, step) > self._newest:
             if self._newest[1]:
                 self._gaps.append(self.still_beats)
+                self._took.append(self.still_beats / max(1, step - self._newest[1]))
             self._newest, self.still_beats = (epoch, step), 0
+
+    @property
+    def newest(self) -> Step:
+        """The last step that somebody has committed."""
+        return self._newest[1]
+
+    @property
+    def step_ms(self) -> float:
+        """What a step takes, roughly; 0 while nothing is known."""
+        usual = sorted(self._took)[len(self._took) // 2] if self._took else 0.0
+        return 1000 * BEAT_S * usual
 
     @property
     def stand_still(self) -> bool:
         """Longer than they should."""
         usual = sorted(self._gaps)[len(self._gaps) // 2] if self._gaps else 0
-        least = max(beats(HELD_UP_S), 2 * usual) if self._gaps else self._first
+        least = max(self._held_up, 2 * usual) if self._gaps else self._first
         return self.still_beats >= least
 
 
@@ -135,20 +135,34 @@ class Absence:
     patience_s: how long a machine may be away. after_another: a controller was before this one
     """
 
-    def __init__(self, patience_s: float, *, after_another: bool = False) -> None:
+    def __init__(
+        self,
+        patience_s: float,
+        deadlines: Deadlines | None = None,
+        *,
+        after_another: bool = False,
+    ) -> None:
+        self._deadlines = deadlines = deadlines or Deadlines()
         self.quiet: dict[MachineId, Quiet] = {}
-        self.steps = Steps(beats(SPARE_S if after_another else HELD_UP_FIRST_S))
+        first_s = deadlines.spare_s if after_another else deadlines.held_up_first_s
+        self.steps = Steps(beats(first_s), beats(deadlines.held_up_s))
+        self._away_beats = beats(deadlines.away_s)
+        self._latest_beats = self._away_beats + beats(deadlines.together_s)
         self._patience_s = patience_s
         self.number = 0
         self._questions: deque[tuple[int, frozenset[MachineId]]] = deque(maxlen=QUESTIONS_KEPT)
-        self._since_question = beats(ANSWER_S)
+        self._since_question = beats(deadlines.answer_s)
         self._suspects_itself = False
         self._awaited: frozenset[MachineId] = frozenset()
         self._told_awaited: frozenset[MachineId] = frozenset()
+        self._price: Price | None = None
 
     @property
     def away(self) -> list[MachineId]:
-        return [machine for machine, one in self.quiet.items() if one.is_away]
+        return [machine for machine, one in self.quiet.items() if self._is_away(one)]
+
+    def _is_away(self, one: Quiet) -> bool:
+        return bool(one.broken) or one.beats >= self._away_beats
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -165,7 +179,7 @@ class Absence:
     def listen(self, links: Mapping[MachineId, Link]) -> dict[MachineId, float]:
         """A beat. Machines that are heard again, and after how many seconds, as `back` says."""
         self.steps.still_beats += 1
-        quiet = beats(QUIET_S)
+        quiet = beats(self._deadlines.quiet_s)
         for machine, link in links.items():
             if link.quiet_ticks >= quiet:
                 one = self.quiet.setdefault(machine, Quiet(link.heard_us))
@@ -206,7 +220,7 @@ class Absence:
     def witnesses(self, job: Job, fresh: Collection[MachineId]) -> list[MachineId]:
         """Who is to be asked now for all that are quiet. fresh: machines that were just heard."""
         self._since_question += 1
-        is_due = self._since_question > beats(ANSWER_S)
+        is_due = self._since_question > beats(self._deadlines.answer_s)
         if not is_due and all(one.asked for one in self.quiet.values()):
             return []
         found = _beside(job, self.quiet, fresh)[:WITNESSES] if self.quiet else []
@@ -227,6 +241,14 @@ class Absence:
             if number == one.number:
                 one.seen[witness] = machine in reached
 
+    def reached_by_others(self) -> dict[MachineId, list[MachineId]]:
+        """Return the machines that only the controller does not reach, and who reaches each."""
+        return {
+            name: [witness for witness, reaches in one.seen.items() if reaches]
+            for name, one in self.quiet.items()
+            if self._is_away(one) and not one.ended and any(one.seen.values())
+        }
+
     # --- what follows ---------------------------------------------------------------------------
 
     def certain(self) -> list[Lost]:
@@ -240,16 +262,32 @@ class Absence:
         looked = {name: self._why(name, one, job) for name, one in self.quiet.items()}
         why = {name: text for name, text in looked.items() if text}
         holding = self._holding_up(job)
-        awaited = holding and would_end(job, self._as_lost(holding | why))
-        if not awaited:
-            why = holding | why
-        self._awaited = frozenset(m for m in holding if awaited and _is_needed(m, job))
+        self._awaited, self._price = frozenset(), None
+        if holding:
+            price = price_of(
+                job,
+                self._as_lost(holding | why),
+                newest=self.steps.newest,
+                step_ms=self.steps.step_ms,
+            )
+            if price.ms <= 1000 * BEAT_S * self.steps.still_beats:
+                why = holding | why
+            else:
+                self._awaited = frozenset(m for m in holding if _is_needed(m, job))
+                self._price = price
         return [] if self._more_may_follow(why) else self._lost(why)
+
+    @property
+    def awaited(self) -> tuple[frozenset[MachineId], str]:
+        """Return the machines that the job stands still for and does not give up, and why not."""
+        return self._awaited, "" if self._price is None else _priced(self._price)
 
     def _holding_up(self, job: Job) -> dict[MachineId, str]:
         """Why those are lost who are not reached while ranks stand still for one that has some, or
         is to. All of them: a standby of the same rack must not be taken."""
-        them = {name: one for name, one in self.quiet.items() if one.is_away and one.unreached}
+        them = {
+            name: one for name, one in self.quiet.items() if self._is_away(one) and one.unreached
+        }
         if not self.steps.stand_still or not any(_is_needed(name, job) for name in them):
             return {}
         return {name: f"{_nobody_reaches(one)}; no step is committed" for name, one in them.items()}
@@ -257,25 +295,26 @@ class Absence:
     def _more_may_follow(self, why: Mapping[MachineId, str]) -> bool:
         """Whether others have fallen silent with them, a beat later perhaps, and it is not known
         yet what of them: a rack is one loss. Nobody is waited for much longer for that."""
-        latest = beats(AWAY_S) + beats(TOGETHER_S)
+        latest = self._latest_beats
         if any(self.quiet[name].beats >= latest for name in why):
             return False
         others = (one for name, one in self.quiet.items() if name not in why)
-        return bool(why) and any(one.is_open for one in others)
+        return bool(why) and any(not one.is_reached and one.beats < latest for one in others)
 
     def news(self, all_of_them: int) -> list[str]:
         """Lines for people: who is away since the last look."""
         lines = []
         for name, one in self.quiet.items():
-            if one.beats >= beats(AWAY_S) and not one.told:
+            if one.beats >= self._away_beats and not one.told:
                 one.told = True
                 how = one.broken or f"silent for {one.beats * BEAT_S:.0f} s"
                 lines.append(f"{name} is away ({how}): its ranks train on, and it may return")
         if self._awaited - self._told_awaited:
             names = ", ".join(sorted(self._awaited))
+            assert self._price is not None
             lines.append(
-                f"no step is committed, and nobody can take the ranks of {names}: the job waits "
-                f"up to {self._patience_s:.0f} s (--patience) for it to return"
+                f"no step is committed, and {names} is not given up: {_priced(self._price)}. The "
+                f"job waits for it, up to {self._patience_s:.0f} s (--patience)"
             )
         self._told_awaited = self._awaited
         suspects_itself = self._most_are_away(all_of_them)
@@ -297,26 +336,29 @@ class Absence:
         return lost
 
     def _as_lost(self, why: Mapping[MachineId, str]) -> list[Lost]:
-        heard_us = {name: self.quiet[name].heard_us for name in why}
-        return [Lost(machine=name, why=why[name], heard_us=at) for name, at in heard_us.items()]
+        known = {name: self.quiet[name] for name in why}
+        return [
+            Lost(machine=name, why=why[name], heard_us=one.heard_us, ended=bool(_ended(one)))
+            for name, one in known.items()
+        ]
 
     def _why(self, name: MachineId, one: Quiet, job: Job) -> str:
         """Of one alone, whatever becomes of the others."""
-        if (text := _ended(one)) or not one.is_away:
+        if (text := _ended(one)) or not self._is_away(one):
             return text
-        if one.beats >= beats(self._patience_s + LEASE_MORE_S):
-            return f"it was away for {self._patience_s + LEASE_MORE_S:.0f} s (--patience)"
-        if one.beats < beats(SPARE_S + FALL_BACK_S if one.carried else SPARE_S):
+        deadlines = self._deadlines
+        longest_s = self._patience_s + deadlines.lease_more_s
+        if one.beats >= beats(longest_s):
+            return f"it was away for {longest_s:.0f} s (--patience)"
+        if one.beats < beats(deadlines.spare_s + one.carried * deadlines.fall_back_s):
             return ""
-        if one.unreached and not _is_needed(name, job):
-            return _nobody_reaches(one)
-        if (
-            _joins(name, job)
-            and not self._most_are_away(len(job.machines))
-            and can_be_spared(job, name)
-        ):
-            return "it was to take ranks, and is away"
-        return ""
+        return _nobody_reaches(one) if one.unreached and not _is_needed(name, job) else ""
+
+
+def _priced(price: Price) -> str:
+    if math.isinf(price.ms):
+        return f"{price.why}" if price.way else f"the job would end, for {price.why}"
+    return f"to {price.way} would cost {price.ms / 1000:.1f} s ({price.why})"
 
 
 def _nobody_reaches(one: Quiet) -> str:

@@ -123,7 +123,8 @@ class Accounts:
     """Of all machines of the job.
 
     undone  orders to the host of which it is not known that they were carried out
-    term   of the newest controller: when it took over, in microseconds; the first has 0
+    term   of the newest controller: when it took over, by the host's clock, in microseconds, since
+           job time is the same again where a journal was torn; the first has 0
     """
 
     of: dict[MachineId, Account] = field(default_factory=dict)
@@ -141,15 +142,15 @@ class Accounts:
                     self.of.pop(one.machine, None)
             case WorkerSaid() | WorkersSaid() | AgentSaid() if event.machine in self.of:
                 self.of[event.machine]._said(event.number)
-            case ControllerReturned(at_us=at_us):
-                self._begin_term(at_us)
+            case ControllerReturned():
+                self._begin_term(event.wall_us or event.at_us)
             case _:
                 pass
 
-    def _begin_term(self, at_us: int) -> None:
+    def _begin_term(self, term: int) -> None:
         for account in self.of.values():
             account.ends[self.term] = account.orders
-        self.term = at_us
+        self.term = term
 
     def ordered(self, effect: Effect) -> None:
         """Take in what has followed; it is kept until it is known to have been heard, or done."""

@@ -1,13 +1,13 @@
 """Trunks that there are, machines that are sent to relays, and the tickets they come with. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.protocol.deadlines import SILENT_S, beats
-from trainmover.protocol.messages import BeRelay, GoBehind
-from trainmover.server.machines.relays import Ask, Relays
+from trainmover.protocol.messages import BeRelay, FetchBehind, GoBehind
+from trainmover.server.machines.relays import Ask, Place, Relays
 
 if TYPE_CHECKING:
     from trainmover.server.machines.lanes import Trunk
@@ -69,6 +69,27 @@ class Carrying:
         if trunk is not None:
             trunk.ended()
 
+    def fetch(self, machine: MachineId, relays: Sequence[MachineId], vault: str) -> None:
+        """Have a machine that the controller does not reach come behind one that reaches it.
+
+        relays  machines that do
+        vault   address of the machine's
+        """
+        straight = [r for r in relays if r in self._members and self._members[r].relay is None]
+        if not self.relays.above or not straight or machine in self._tickets:
+            return
+        relay = next((r for r in straight if r in self.trunks), straight[0])
+        if self.relays.wants(relay):
+            self._members[relay].send(BeRelay())
+        address = self.relays.address(relay)
+        if relay not in self.trunks or not address:
+            return
+        ticket = self._around.ticket()
+        self._tickets[machine] = relay, ticket
+        self.relays.sent(machine, relay)
+        order = FetchBehind(machine=machine, vault=vault, address=address, ticket=ticket)
+        self._members[relay].send(order)
+
     def beat(self, job: Job, *, over: bool) -> None:
         """To be called every beat; over: the job is."""
         for trunk in list(self.trunks.values()):
@@ -76,9 +97,14 @@ class Carrying:
             if trunk.quiet_beats > beats(SILENT_S):
                 self.ended(trunk)
         above = self.relays.above
-        if over or not above or len(job.machines) <= above:
+        if over or not above:
             return
-        place = {name: one.place for name, one in job.machines.items() if name in self._members}
+        place: dict[MachineId, Place] = {}
+        if len(job.machines) > above:
+            place = {name: one.place for name, one in job.machines.items() if name in self._members}
+        late = self._tickets.keys() - self.relays.behind.keys()
+        for name in late:  # It has not come in time.
+            del self._tickets[name]
         fresh = {name for name, trunk in self.trunks.items() if trunk.quiet_beats <= FRESH_BEATS}
         for choice in self.relays.look(place, fresh, calm=job.change is None):
             if isinstance(choice, Ask):

@@ -23,7 +23,8 @@ class Reception:
     def __init__(self, control: "Control", around: Surroundings, *, lost_us: int) -> None:
         self._control = control
         self._around = around
-        self._returns = Returns(len(control.accounts.away), lost_us)
+        within_s = control.spec.deadlines.spare_s
+        self._returns = Returns(len(control.accounts.away), lost_us, within_s)
 
     def hello(self, link: Link, hello: Hello, at_us: int) -> None:
         """A peer that knows the token wants in."""
@@ -76,8 +77,11 @@ class Reception:
             control.make_safe(account.incarnation, account.facts, at_us)
             account.back(back.heard)
             link.send(Resumed(facts=account.facts, term=control.accounts.term))
-        for order in rest:
-            link.send(order)
+        if control.over is not None:
+            for order in rest:
+                link.send(order)
+        elif account is not None:
+            control.catches_up(machine, back.said)
         self.look(at_us)
 
     def gone(self, machine: MachineId, why: str, at_us: int) -> None:

@@ -131,6 +131,26 @@ class Relays:
         times = 2 ** min(self._failed.get(machine, 0), TWICE_MOST)
         self._alone[machine] = _Alone(self._looks + beats(STEADY_S) * times)
 
+    # --- machines that the controller does not reach --------------------------------------------
+
+    def wants(self, relay: MachineId) -> bool:
+        """Have a machine relay, however few there are. Whether it is to be asked now."""
+        if relay in self._relays or relay not in self._alone:
+            return False
+        self._relays[relay] = _Relay(self._looks + beats(ANSWER_S))
+        return True
+
+    def address(self, relay: MachineId) -> str:
+        """Where it listens; "" if it does not."""
+        one = self._relays.get(relay)
+        return "" if one is None else one.address
+
+    def sent(self, machine: MachineId, relay: MachineId) -> None:
+        """A machine without a link is sent behind that relay."""
+        self._relays[relay].members.add(machine)
+        self._sent[machine] = self._looks + beats(ANSWER_S)
+        self.behind[machine] = relay
+
     # --- what follows ---------------------------------------------------------------------------
 
     def look(

@@ -1,18 +1,16 @@
 """How the machines come back to a controller that has taken over. Pure."""
 
-from trainmover.protocol.deadlines import SPARE_S, beats
-
-RETURN_BEATS = beats(SPARE_S)
-"""An agent dials at least every half second."""
+from trainmover.protocol.deadlines import beats
 
 
 class Returns:
-    """expected: how many machines there were; since_us: when there was no controller any more."""
+    """expected: how many machines there were; since_us: when there was no controller any more;
+    within_s: they dial at least every half second."""
 
-    def __init__(self, expected: int, since_us: int) -> None:
+    def __init__(self, expected: int, since_us: int, within_s: float) -> None:
         self._expected = expected
         self._since_us = since_us
-        self._beats_left = RETURN_BEATS
+        self._beats_left = beats(within_s)
         self._gone = 0
         self._told = False
 

@@ -5,8 +5,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import takewhile
 
+from trainmover.controller.events import ControllerReturned
 from trainmover.journal import Journal
 from trainmover.server.history.bookmarks import told
+from trainmover.server.history.wall import WallTimes
 from trainmover.server.view.notices import Happened, Notice, Told
 
 AT_ONCE = 200
@@ -72,10 +74,11 @@ class News:
 
     def _from_journal(self, after: int, until: int) -> Iterator[Told]:
         sentences = told(self._journal)
+        times = WallTimes(self._journal.events_of(ControllerReturned))
         for first in range(after, until, AT_ONCE):
             for entry in list(self._journal.entries(first, min(first + AT_ONCE, until))):
                 text = sentences.get(entry.seq, entry.text)
-                yield Told(entry.seq, entry.at_us, entry.kind, text, entry.event)
+                yield Told(entry.seq, times.shown(entry.at_us), entry.kind, text, entry.event)
 
     def wake(self) -> None:
         """Let everybody who waits look again."""

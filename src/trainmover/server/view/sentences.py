@@ -25,9 +25,12 @@ from trainmover.controller.events import (
     SlowMeasured,
     StopRequested,
     StoreMoved,
+    Tick,
     UncordonRequested,
     WorkerSaid,
 )
+from trainmover.controller.keep.checkpoints import late_text, writer_due
+from trainmover.controller.policies.guard import broken_text
 from trainmover.controller.policies.health.figures import in_words
 from trainmover.controller.policies.health.known import Examination
 from trainmover.controller.policies.maintenance.lateness import may_be_late
@@ -70,6 +73,8 @@ SILENCE = Sentence("")
 
 def sentence(before: Job, event: Event, after: Job) -> Sentence:
     """The most important thing the event has brought about; SILENCE if nobody would care."""
+    if raised := after.broken_policies.keys() - before.broken_policies.keys():
+        return Sentence(_broken(after, sorted(raised)), loud=True)
     if after.no_snapshots and not before.no_snapshots:
         return Sentence(_no_snapshots(after), loud=True)
     if after.between and not before.between:
@@ -104,6 +109,8 @@ def _of_checkpoint(event: Event, before: Job) -> Sentence | None:
             return _no_checkpoint(fact.step, f"rank {fact.rank}: {why}", before)
         case CheckpointFound(damaged=[_, *_] as damaged):
             return Sentence("\n".join(damaged), loud=True)
+        case Tick() if before.writing is not None and writer_due(before, event.at_us):
+            return _no_checkpoint(before.writing.step, late_text(before, event.at_us), before)
         case _:
             return None
 
@@ -134,6 +141,10 @@ def incident_sentences(before: Job, after: Job) -> list[str]:
         if (old is None or old.outcome is Outcome.OPEN) and incident.outcome is not Outcome.OPEN:
             sentences.append(_closed(incident))
     return sentences
+
+
+def _broken(job: Job, policies: list[str]) -> str:
+    return "; ".join(broken_text(name, job.broken_policies[name]) for name in policies)
 
 
 def _no_snapshots(job: Job) -> str:

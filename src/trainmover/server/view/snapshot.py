@@ -1,6 +1,6 @@
 """The job as one JSON value, for the API. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,11 +30,13 @@ def snapshot(
     now_us: int,
     *,
     away: Collection[MachineId] = (),
+    waiting: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything `trainmover status` shows.
 
     heard_us  machine -> when its last byte came
     away      machines of which nothing is heard
+    waiting   what the job waits for: see `view.waiting`
     """
     machines = sorted(job.machines.values(), key=lambda machine: machine.place)
     slots = {name: Slot(slot) for slot, name in enumerate(job.seats)}
@@ -61,7 +63,8 @@ def snapshot(
             | {"away": machine.id in away}
             for machine in machines
         ],
-        "deadlines": deadlines_json(job.spec.patience_s),
+        "deadlines": deadlines_json(job.spec.deadlines, job.spec.patience_s),
+        "waiting": [*waiting],
         "standbys": standbys_json(job, now_us),
         "roles": roles_json(job),
         "replicas": replicas_json(job),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from trainmover.controller.events import EVENTS, WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
-from trainmover.journal.journal import NOTE
+from trainmover.journal.file import NOTE
 from trainmover.protocol.messages import Columns, Heartbeat, Output, Unwritten, Warned
 from trainmover.server.history.past import Past
 from trainmover.server.measures import Measures
@@ -49,9 +49,8 @@ class Telling:
         self.measures.decided(before, after, event.at_us)
         said = self._once(event, sentence(before, event, after))
         kind = type(event).__name__
-        self.news.add(
-            Happened(moment.seq, event.at_us, kind, said.text, said.loud, event, before, after)
-        )
+        at_us = after.shown_us(event.at_us)
+        self.news.add(Happened(moment.seq, at_us, kind, said.text, said.loud, event, before, after))
 
     def _once(self, event: EVENTS, said: Sentence) -> Sentence:
         """What several ranks warn of in the same words is loud for the first of them."""
@@ -66,7 +65,7 @@ class Telling:
         """A line for human eyes, in the journal and to whoever watches."""
         at_us, job = self._now(), self._job
         seq = self._journal.note(at_us, text)
-        self.news.add(Happened(seq, at_us, NOTE, text, loud, None, job, job))
+        self.news.add(Happened(seq, job.shown_us(at_us), NOTE, text, loud, None, job, job))
 
     def turned_away(self, why: str) -> None:
         """A line in the event stream, at most one a second, whoever knocks how often."""

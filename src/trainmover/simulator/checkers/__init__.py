@@ -52,6 +52,7 @@ from trainmover.simulator.checkers.policies.quarantine import Quarantine
 from trainmover.simulator.checkers.policies.retries import Retries
 from trainmover.simulator.checkers.policies.slowness import Slowness
 from trainmover.simulator.checkers.policies.stragglers import Stragglers
+from trainmover.simulator.checkers.policies.unbroken import Unbroken
 from trainmover.simulator.checkers.policies.watched import Watched
 from trainmover.simulator.checkers.settled import Settled
 from trainmover.simulator.checkers.state.checkpoints import Checkpoints
@@ -99,6 +100,7 @@ def all_checkers() -> list[Checker]:
         HeardOf(),
         Paces(),
         Watched(),
+        Unbroken(),
         Choices(),
         Predictions(),
         Judged(),

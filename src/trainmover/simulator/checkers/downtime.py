@@ -8,6 +8,7 @@ ranks up, `GOING_ON` how long until they go on then. Of each the longest row cou
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import at_hand
 from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.simulator import deadlines
@@ -73,7 +74,9 @@ class Seen:
         """A machine has no power, and either its state or its successor may be nowhere else."""
         lost = sum(not self.world.boxes[name].place.live for name in self.job.seats)
         is_well_off = lost == 1 and not self.world.knobs.alone and at_hand(self.job)
-        return self.has_no_power_somewhere() and not is_well_off
+        dead = {box.name for box in self.needed if not box.has_power} & self.job.machines.keys()
+        spared = all(can_be_given_up(self.job, name) for name in dead)
+        return self.has_no_power_somewhere() and not (is_well_off and spared)
 
     def waits_for_the_living(self) -> bool:
         """A machine with ranks lives, and nobody reaches it."""
@@ -86,6 +89,11 @@ class Seen:
 
     def has_a_rank_that_stands(self) -> bool:
         return not all(map(executes, self.processes))
+
+    def has_a_rank_that_cannot_go(self) -> bool:
+        """A process cannot be killed, and the job would end without its machine."""
+        blocked = {worker.box.name for worker in self.processes if worker.blocked}
+        return not all(can_be_given_up(self.job, n) for n in blocked & self.job.machines.keys())
 
     def has_a_rank_that_spins(self) -> bool:
         return any(worker.spins for worker in self.processes)
@@ -134,8 +142,9 @@ FINDING = (
     Row("a machine has no power", Seen.has_no_power_somewhere, _SILENT),
     Row("a machine has no power, and is needed", Seen.may_wait_for_the_dead, _PATIENCE),
     Row("a machine that lives is waited for", Seen.waits_for_the_living, _PATIENCE),
-    Row("the controller alone does not reach a machine", Seen.waits_for_a_way, _PATIENCE),
+    Row("the controller alone does not reach a machine", Seen.waits_for_a_way, _SILENT, 5.0),
     Row("a rank stands", Seen.has_a_rank_that_stands, ("stopped_s", "end_s"), 2 * WATCH_S),
+    Row("a process cannot be killed, and is needed", Seen.has_a_rank_that_cannot_go, _PATIENCE),
     Row("a rank spins", Seen.has_a_rank_that_spins, ("stopped_s", "end_s"), PATIENCE_MS / 1000),
     Row("all ranks stand", Seen.stands_as_a_whole, ("all_stand_s",)),
 )

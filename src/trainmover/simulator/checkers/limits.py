@@ -8,6 +8,7 @@ of standbys that are to prove something again. And the host is told to look by t
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import at_hand, other_torch
 from trainmover.controller.clock import tick_due
 from trainmover.controller.decide import decide
@@ -49,10 +50,15 @@ class Limits:
             _comes_at(job, change.until_us, at_us, "the wait for a machine", _has_ended)
         elif job.stopping is not None:
             _comes_at(job, job.stopping.until_us, at_us, "a job that is stopped", _has_ended)
+        if job.away:
+            return  # Deadlines of such machines start anew once they are back.
+        if hanging.condemned and not all(can_be_given_up(job, name) for name in hanging.condemned):
+            return  # They have their patience.
         if hanging.condemned:
             name, one = min(hanging.condemned.items(), key=lambda item: item[1].judged_us)
             gone: Seen = lambda _, effects: Fence(name) in effects  # noqa: E731
-            _comes_at(job, one.judged_us + ENDS_US, at_us, f"the end of {name}", gone)
+            since_us = max(one.judged_us, job.back_us.get(name, 0))
+            _comes_at(job, since_us + ENDS_US, at_us, f"the end of {name}", gone)
         elif hanging.disturbed and job.spec.watch and not job.finished:
             _are_ended(job, at_us)
         elif change is None and not hanging.stands:
@@ -89,7 +95,8 @@ def _are_ended(job: Job, now_us: int) -> None:
             sent = [effect for effect in effects if isinstance(effect, Send)]
             return any(s.machine == machine and isinstance(s.order, EndWorker) for s in sent)
 
-        _comes_at(job, one.since_us + STOPPED_US, now_us, f"the end of {one}", is_ended)
+        since_us = max(one.since_us, job.back_us.get(machine, 0))
+        _comes_at(job, since_us + STOPPED_US, now_us, f"the end of {one}", is_ended)
 
 
 def _are_proven(job: Job, now_us: int) -> None:

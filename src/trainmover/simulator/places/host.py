@@ -191,7 +191,7 @@ class Host:
         self.dead = False
         newest_us = world.disk.newest().at_us if world.disk.records else 0
         self._clock = Clock(
-            least_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
+            newest_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
         )
         self._lines: list[Line | TrunkLine] = []
         self.lanes: list[Lane] = []
@@ -200,7 +200,7 @@ class Host:
         self.control = Control(world.spec, world.disk, self, at_us=self.now, past=past)
         world.at(BEAT_US, self._beat)
         if past is not None:
-            self.control.go_on(self.now)
+            self.control.go_on(self.now, world.wall_us)
 
     @classmethod
     def took_over(cls, world: "World", torn: int) -> "Host":

@@ -223,6 +223,8 @@ class Box:
                 self._look_for(order)
             case m.BeRelay():
                 self._be_relay()
+            case m.FetchBehind():
+                self._fetch(order)
             case m.StartWorkers():
                 self._end_workers()
                 self.starts += 1  # The newest counts.
@@ -237,6 +239,12 @@ class Box:
                 self.later(self.world.between(5_000, 300_000), self._probed, order)
             case m.WorkerOrder():
                 self._hand_out(order)
+
+    def _fetch(self, order: m.FetchBehind) -> None:
+        other = self.world.vault_at(order.vault)
+        if other is not None and other.answers(self) and other.uplink is not None:
+            behind = m.GoBehind(relay=self.name, address=order.address, ticket=order.ticket)
+            other.later(self.world.between(1_000, 10_000), other.uplink.come_behind, behind)
 
     def _be_relay(self) -> None:
         world = self.world

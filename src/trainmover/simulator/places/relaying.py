@@ -87,7 +87,9 @@ class Relay:
         self._heard_us = self._world.now
         for number, frame in self._carrier.hear(payload):
             if frame is None:
-                self._lanes.pop(number).reset()
+                lane = self._lanes.pop(number, None)
+                if lane is not None:  # It may have ended by itself.
+                    lane.reset()
             elif number in self._lanes:
                 self._lanes[number].send(frame, up=False)
         if self._carrier.waits:

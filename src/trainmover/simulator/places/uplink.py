@@ -97,6 +97,22 @@ class Uplink:
         )
         self._left = link
 
+    def come_behind(self, order: m.GoBehind) -> None:
+        """A relay says that the controller does not reach this machine."""
+        box, letters = self._box, self.letters
+        relay = box.world.relay_at(order.relay, order.address)
+        is_in = letters.returns or letters.welcomed
+        if self._over or not is_in or self._lane is not None or relay is None:
+            return
+        if not box.world.boxes[order.relay].answers(box):
+            return
+        link = self.link
+        letters.link_lost()
+        letters.goes_behind()
+        lane = LaneSession(TOKEN, order.ticket, controller=False)
+        self._greet(relay.accept(self, box.name), lane)
+        self._left = link
+
     def _beat(self) -> None:
         if self._over:
             return

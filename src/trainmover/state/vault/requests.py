@@ -1,5 +1,7 @@
 """What one connection asks of a vault, request by request. No sockets."""
 
+from collections.abc import Callable
+
 from trainmover.errors import ProtocolError, UserError
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.state.vault import wire
@@ -7,10 +9,16 @@ from trainmover.state.vault.store import Vault
 
 
 class Requests:
-    """Of one connection: it puts and reads blobs in parts, so its requests hang together."""
+    """Of one connection: it puts and reads blobs in parts, so its requests hang together.
 
-    def __init__(self, vault: Vault) -> None:
+    come_behind  called with what a neighbour has for the vault's agent
+    """
+
+    def __init__(
+        self, vault: Vault, come_behind: Callable[[wire.ComeBehind], None] | None = None
+    ) -> None:
         self._vault = vault
+        self._come_behind = come_behind
         self._incoming = bytearray()  # The blob this connection is putting.
         self._incoming_name = ""
         self._outgoing: bytes | bytearray = b""  # The blob this connection is reading.
@@ -35,6 +43,10 @@ class Requests:
                 case wire.ListRecords():
                     return wire.RecordsHeld(self._vault.records_held())
                 case wire.ThrowAway():
+                    return wire.Done()
+                case wire.ComeBehind():
+                    if self._come_behind is not None:
+                        self._come_behind(request)
                     return wire.Done()
                 case wire.PutBlob():
                     return self._put_blob(request)

@@ -6,6 +6,7 @@ is on the critical path of every step.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from trainmover.errors import ProtocolError
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 
 class VaultServer:
-    """A listening vault; `close` ends the listener and every connection."""
+    """A listening vault; `close` ends the listener and every connection.
+
+    come_behind  called with what a neighbour has for the agent; None: there is none yet
+    """
 
     def __init__(self, vault: Vault, token: bytes, tls: "Tls | None") -> None:
         self.address = ""
+        self.come_behind: Callable[[wire.ComeBehind], None] | None = None
         self._vault = vault
         self._listener = LoopListener(token, wire.PURPOSE, self._welcome, tls=tls)
         self._links: set[_Link] = set()
@@ -40,7 +45,11 @@ class VaultServer:
             link.drop()
 
     def _welcome(self, session: Session) -> asyncio.Protocol:
-        return _Link(self._vault, self._links, session)
+        return _Link(Requests(self._vault, self._fetched), self._links, session)
+
+    def _fetched(self, request: wire.ComeBehind) -> None:
+        if self.come_behind is not None:
+            self.come_behind(request)
 
 
 async def serve(
@@ -68,11 +77,11 @@ def address_of(server: VaultServer) -> str:
 class _Link(asyncio.Protocol):
     """One proved connection: requests, each answered at once."""
 
-    def __init__(self, vault: Vault, links: "set[_Link]", session: Session) -> None:
+    def __init__(self, requests: Requests, links: "set[_Link]", session: Session) -> None:
         self._links = links
         self._session = session
         self._frames = SealedReader(session)
-        self._requests = Requests(vault)
+        self._requests = requests
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -50,6 +50,17 @@ class ThrowAway(msgspec.Struct, array_like=True, tag=6):
     data: memoryview  # of the frame it came in
 
 
+class ComeBehind(msgspec.Struct, array_like=True, tag=7):
+    """Have `relay`, which listens at `address`, carry what the agent says to the controller.
+
+    A neighbour asks for it: see `messages.GoBehind`.
+    """
+
+    relay: str
+    address: str
+    ticket: str
+
+
 class Done(msgspec.Struct, array_like=True, tag=1):
     pass
 
@@ -83,7 +94,7 @@ class Outdated(msgspec.Struct, array_like=True, tag=7):
     """Members have changed since: the record was not kept."""
 
 
-Request = PutRecord | GetRecord | ListRecords | PutBlob | GetBlob | ThrowAway
+Request = PutRecord | GetRecord | ListRecords | PutBlob | GetBlob | ThrowAway | ComeBehind
 Reply = Done | Refused | RecordFound | RecordsHeld | BlobPart | Nothing | Outdated
 
 encoder = msgspec.msgpack.Encoder()

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost, TrainmoverError, UserError
+from trainmover.errors import PeerLost, StoreUnreached, TrainmoverError, UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
 from trainmover.state import rng
@@ -301,7 +301,12 @@ class Takeover:
         elif self._standing.ordered <= order.epoch:
             unusable = order.committed if isinstance(lost, NoneWhole) else Step(0)
             reason = str(lost).split("\n")[0]
-            self._member.boundary.broken(reason, epoch=order.epoch, unusable=unusable)
+            self._member.boundary.broken(
+                reason,
+                epoch=order.epoch,
+                unusable=unusable,
+                storeless=isinstance(lost, StoreUnreached),
+            )
 
     def _way_to(self, taken: Taken, committed: Step) -> Way:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost
+from trainmover.errors import PeerLost, StoreUnreached
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import AtBoundary, Interrupted, Switch, Switched
 from trainmover.state.transfer import Offer
@@ -124,7 +124,8 @@ class Boundary:
         except Drained:
             return False
         except PeerLost as lost:
-            self.broken(lost.happened, epoch=order.epoch)
+            storeless = isinstance(lost, StoreUnreached)
+            self.broken(lost.happened, epoch=order.epoch, storeless=storeless)
             return False
         return True
 
@@ -146,10 +147,25 @@ class Boundary:
         if self._standing.until(partial(self._standing.in_force, epoch)):
             self._ledger.first_of = epoch
 
-    def broken(self, reason: str, *, epoch: Epoch | None = None, unusable: Step = Step(0)) -> None:
+    def broken(
+        self,
+        reason: str,
+        *,
+        epoch: Epoch | None = None,
+        unusable: Step = Step(0),
+        storeless: bool = False,
+    ) -> None:
         """Say that this rank cannot go on in the epoch (None: in force): all must leave it.
 
-        unusable: see `Interrupted`
+        unusable, storeless: see `Interrupted`
         """
         epoch = epoch or self._standing.epoch
-        self._say(Interrupted(rank=self._rank, epoch=epoch, reason=reason, unusable=unusable))
+        self._say(
+            Interrupted(
+                rank=self._rank,
+                epoch=epoch,
+                reason=reason,
+                unusable=unusable,
+                storeless=storeless,
+            )
+        )

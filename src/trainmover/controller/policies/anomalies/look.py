@@ -79,7 +79,7 @@ class Look:
         self._machines = {n: one for n, one in self._machines.items() if n in job.machines}
         if job.phase is not Phase.RUNNING:
             return []
-        self._end_round(at_us)
+        self._end_round(job, at_us)
         found = [*self._late(), *self._filling()]
         found += [(name, "creeps", text, False) for name, text in self._crept.items()]
         self._crept = {}
@@ -97,15 +97,17 @@ class Look:
         self._told[machine, sign] = at_us
         return True
 
-    def _end_round(self, at_us: int) -> None:
+    def _end_round(self, job: Job, at_us: int) -> None:
+        """Take in one round. A machine without contact is not late: see `standstill.contact`."""
         gaps_s = {
             name: max(one.gap_us, at_us - one.heard_us) / 1e6
             for name, one in self._machines.items()
+            if name not in job.away
         }
         limit = limit_s(gaps_s.values())
         for name, one in self._machines.items():
             one.gap_us = 0
-            if limit is not None:
+            if limit is not None and name in gaps_s:
                 one.late.append(gaps_s[name] > limit)
             if one.all_bytes:
                 one.free.append(one.free_bytes)

@@ -82,7 +82,7 @@ def examined(job: Job, machine: MachineId, fact: Examined, at_us: int) -> Decisi
         return job, ()  # Of an examination before.
     figures = dict(fact.figures)
     if fact.clock_us:
-        figures[CLOCK] = (fact.clock_us - at_us) / 1000
+        figures[CLOCK] = (fact.clock_us - at_us - job.wall_ahead_us) / 1000
     told = replace(known, figures=figures, wrong=fact.failed, told=True)
     job = _with(job, machine, told)
     job = replace(job, health=replace(job.health, untold=job.health.untold - 1))

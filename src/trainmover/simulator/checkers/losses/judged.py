@@ -9,8 +9,10 @@ who is well, `healthy` says.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.effects import Fence, Send
 from trainmover.controller.events import MachinesLost
+from trainmover.controller.standstill.contact import waited_us
 from trainmover.controller.standstill.suspects import OWN_BUSINESS
 from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.ids import MachineId
@@ -70,7 +72,8 @@ class Judged:
     @staticmethod
     def _are_ended(job: Job, at_us: int) -> None:
         for machine, condemned in job.hanging.condemned.items():
-            if at_us - condemned.judged_us > ENDS_US + LOOKS_US:
+            waited = waited_us(job, machine, condemned.judged_us, at_us)
+            if waited > ENDS_US + LOOKS_US and can_be_given_up(job, machine):
                 raise Violation(f"{machine} has not ended {condemned.pid}, and stays: {condemned}")
         if job.hanging.condemned or not job.spec.watch:
             return

@@ -8,7 +8,7 @@ might have saved the job. A loss that becomes known only later excuses whoever g
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.events import AgentSaid, MachinesLost
+from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import WorkerExited
 from trainmover.simulator.happenings import Decided, Ended, Fenced, Replayed, Violation
@@ -58,7 +58,8 @@ class WaitingWouldHaveSaved:
         self.moment, event = moment, moment.event
         self.before = bool(self.given_up)
         exited = isinstance(event, AgentSaid) and isinstance(event.fact, WorkerExited)
-        self.later |= self.before and exited
+        refused = isinstance(event, WorkerSaid) and bool(getattr(event.fact, "refused", ""))
+        self.later |= self.before and (exited or refused)  # Of a snapshot: its last copy may go.
 
     def fenced(self, fenced: Fenced) -> None:
         machine, event = fenced.machine, self.moment.event
@@ -70,6 +71,9 @@ class WaitingWouldHaveSaved:
             heard_us = event.at_us
             if isinstance(event, MachinesLost):
                 heard_us = min(one.heard_us for one in event.lost if one.machine == machine)
+            condemned = self.moment.before.hanging.condemned.get(machine)
+            if condemned is not None:  # Its process was to end, and did not.
+                heard_us = condemned.judged_us
             self.given_up[machine] = (event.at_us - heard_us) / 1e6
 
     def _holds_something(self, box: "Box") -> bool:

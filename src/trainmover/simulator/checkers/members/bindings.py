@@ -1,4 +1,5 @@
-"""No standby is bound twice: in one epoch a machine gets one slot, and a slot one machine."""
+"""No standby is bound twice: in one epoch a machine gets one slot, and a slot one machine and one
+more where that one may be stuck."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,17 @@ class Bindings:
     def decided(self, moment: Decided) -> None:
         change = moment.after.change
         if change is not None:
-            joiners = list(change.joiners.values())
+            joiners = [*change.joiners.values(), *change.hedges.values()]
             if len(set(joiners)) != len(joiners):
                 raise Violation(f"a standby was chosen twice: {change.joiners}")
             self._leaves_its_own(moment.after, change)
         for effect in moment.effects:
             if isinstance(effect, Send) and isinstance(effect.order, Bind):
-                taken = change.joiners.get(effect.order.slot) if change is not None else None
-                if taken != effect.machine and moment.after.code is None:
+                slot = effect.order.slot
+                taken = (
+                    {} if change is None else {change.joiners.get(slot), change.hedges.get(slot)}
+                )
+                if effect.machine not in taken and moment.after.code is None:
                     raise Violation(f"{effect.machine} is bound to a slot that {taken} is to take")
 
     def _leaves_its_own(self, job: Job, change: Change) -> None:

@@ -81,10 +81,14 @@ def _is_kept(job: Job, machine: MachineId, order: RunRank) -> None:
 
 def _is_readiest(before: Job, after: Job, slot: Slot, name: MachineId) -> None:
     assert after.change is not None
-    taken = {*after.change.joiners.values(), *after.seats}
+    taken = {*after.change.joiners.values(), *after.change.hedges.values(), *after.seats}
     chosen, first = before.machines[name], representatives(before).get(slot)
+    if before.change is not None and before.change.hedges.get(slot) == name:
+        return  # The first has not parked in time.
     for one in before.machines.values():
         if one.id in taken or one.id not in after.machines or one.id in before.cordoned:
+            continue
+        if one.id in before.away | after.away:
             continue
         if one.state is not MachineState.WARM or one.suspect or one.why_unfit(first):
             continue

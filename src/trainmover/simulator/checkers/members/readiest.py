@@ -3,7 +3,7 @@
 Asked of jobs in which nothing is under way, for each machine as if it were lost that moment: who
 has not failed for such a slot comes first, then who holds its run, who is warm, who is on its way
 to be; then who holds no other run; then the first by name. Who is cordoned takes none, but where a
-policy alone keeps it out and there are too few others.
+policy alone keeps it out and there are too few others. Only jobs in contact with all are asked.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Readiest:
         job = moment.after
         self.decisions += 1
         rests = job.phase is Phase.RUNNING and job.change is None and not job.finished
-        if self.decisions % EVERY or not rests:
+        if self.decisions % EVERY or not rests or job.away:
             return
         for name in job.seats:
             if name in job.machines:

@@ -1,11 +1,13 @@
 """Verdicts agree: one for each epoch, and none that undoes what a member has committed.
 
-What one is made of was said for its epoch, and stays so: no vault keeps records of older ones then.
+What one is made of was said for its epoch, and stays so: no vault that a rank may use keeps records
+of older ones then.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.change.incidents import incident
 from trainmover.controller.effects import Send
 from trainmover.controller.state import Job
@@ -40,7 +42,7 @@ class Verdicts:
         for rank, said in incident(job, job.change.incident).positions.items():
             if said.epoch != epoch:
                 raise Violation(f"the verdict of epoch {epoch} counts on {said} of rank {rank}")
-        for box in map(self.world.boxes.__getitem__, job.machines):
+        for box in map(self.world.boxes.__getitem__, holding(job) & job.machines.keys()):
             if box.alive and box.vault and box.fence < epoch:
                 raise Violation(f"{box.name} may keep records after the verdict of epoch {epoch}")
 

@@ -99,7 +99,7 @@ class Whole:
 
     def _machine(self, job: Job, one: Machine) -> None:
         state, change = one.state, job.change
-        joins = change is not None and one.id in change.joiners.values()
+        joins = change is not None and one.id in {*change.joiners.values(), *change.hedges.values()}
         what = f"{one.id}, {state},"
         if state is MachineState.ACTIVE and one.id not in job.seats:
             raise Violation(f"{what} has no ranks")

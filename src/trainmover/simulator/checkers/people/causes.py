@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.change.incidents import lately
-from trainmover.controller.change.options import BACK, PROCESS, RETRY, STANDBY, STOP, WAIT
+from trainmover.controller.change.options import BACK, PROCESS, RETRY, RETURN, STANDBY, STOP, WAIT
 from trainmover.controller.events import AgentSaid, MachinesLost, WorkerSaid
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standstill.hanging import END_US
@@ -25,7 +25,7 @@ from trainmover.simulator.happenings import Decided, Violation
 if TYPE_CHECKING:
     from trainmover.simulator.world import World
 
-ALL_WAYS = [RETRY, STANDBY, PROCESS, WAIT, BACK, STOP]
+ALL_WAYS = [RETRY, RETURN, STANDBY, PROCESS, WAIT, BACK, STOP]
 AFTER_ANOTHER = (" cannot take the ranks: ", " must start again: ")
 """A joiner fails, and the loss is still the one that was found before."""
 
@@ -136,7 +136,8 @@ class Causes:
         """As it stands when it begins, if it has not gone on at once."""
         job = moment.after
         change, names = job.change, [option.name for option in one.options]
-        if names != (ALL_WAYS if one.ranks else [RETRY, BACK]):
+        ways = [way for way in ALL_WAYS if way != RETURN or one.lost]
+        if names != (ways if one.ranks else [RETRY, BACK]):
             raise Violation(f"{what} weighs {names}")
         ms = {option.name: option.ms for option in one.options}
         if not one.ranks and ms[RETRY] != _retries_ms(moment.before):

@@ -98,16 +98,17 @@ def _none_alike(chance: random.Random) -> None:
     course = Course(chance, alike=False, snapshot_every=every)
     seats = [*course.seats.values()]
     all_gone = len(seats) <= len(course.spare) and chance.random() < 0.5
-    names = seats if all_gone else [chance.choice(seats)]
-    course.breaks(Breach("loss", names, "it is gone"))
-    positions, verdict = course.mix() if not all_gone else ({}, course.base)
-    course.held = course.records(verdict)
-    course.job.hears_all(course.stood(positions), "where ranks stood")
-    rank = min(course.job.ranks_of([*course.joiners]))
-    what = "no rank is left that could give its state" if all_gone else (
-        f"no other rank holds the state of rank {rank}"
-    )  # fmt: skip
-    course.job.ends(f"it is gone, and {what}.")
+    if all_gone:  # Nobody is to be asked where he stands.
+        course.job.goes_on()
+        course.happens(Breach("loss", seats, "it is gone"))
+        course.job.ends("it is gone, and no rank is left that could give its state.")
+    else:
+        course.breaks(Breach("loss", [chance.choice(seats)], "it is gone"))
+        positions, verdict = course.mix()
+        course.held = course.records(verdict)
+        course.job.hears_all(course.stood(positions), "where ranks stood")
+        rank = min(course.job.ranks_of([*course.joiners]))
+        course.job.ends(f"it is gone, and no other rank holds the state of rank {rank}.")
     course.job.ends(why)
 
 

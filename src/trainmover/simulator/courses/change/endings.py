@@ -4,6 +4,7 @@ takes part as long as he is there, nobody has to take his place, and the job end
 
 import random
 
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.effects import Fence
 from trainmover.controller.events import Lost, MachinesLost
 from trainmover.controller.state import Incident, Outcome, Phase
@@ -103,7 +104,9 @@ class Course:
         ]
         records = {rank: [Step(LAST + 1)] for rank in map(Rank, job.ranks)}
         vaults: list[Said] = [
-            (name, None, m.VaultHeld(epoch=job.epoch, records=records)) for name in job.job.machines
+            (name, None, m.VaultHeld(epoch=job.epoch, records=records))
+            for name in job.job.machines
+            if name in holding(job.job)
         ]
         job.hears_all([*where, *vaults], "where ranks stood")
         job.follows(

@@ -5,6 +5,7 @@ ranks, wherever each still is; or the job ends where one is nowhere.
 import random
 
 from trainmover.controller.change import options
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.events import Lost, MachinesLost
 from trainmover.controller.state import Incident, MachineState, Outcome, Stage
 from trainmover.ids import MachineId, Rank, Step
@@ -74,7 +75,9 @@ class Course:
         }
         records = {rank: [Step(self.made + 1)] for rank in map(Rank, job.ranks)}
         vaults: list[Said] = [
-            (name, None, m.VaultHeld(epoch=job.epoch, records=records)) for name in job.job.machines
+            (name, None, m.VaultHeld(epoch=job.epoch, records=records))
+            for name in job.job.machines
+            if name in holding(job.job)
         ]
         where = job.each(stays, m.Position, committed=self.made, gate=Step(0))
         job.hears_all([*vaults, *where], "where ranks stood")

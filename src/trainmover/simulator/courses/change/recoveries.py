@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.state import MachineState, Outcome
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.protocol import messages as m
@@ -78,7 +79,11 @@ class Course(Broken):
         epoch = self.job.epoch
         return [
             *((self.seats[r // self.nproc], r % self.nproc, its) for r, its in positions.items()),
-            *((n, None, m.VaultHeld(epoch=epoch, records=its)) for n, its in self.held.items()),
+            *(
+                (n, None, m.VaultHeld(epoch=epoch, records=its))
+                for n, its in self.held.items()
+                if n in holding(self.job.job)
+            ),
         ]
 
     def mix(self) -> tuple[dict[Rank, m.Position], Step]:
@@ -104,8 +109,8 @@ class Course(Broken):
 
     def records(self, verdict: Step) -> dict[MachineId, dict[Rank, list[Step]]]:
         """For the step behind it, of each rank that is gone, with one machine or several."""
-        alive = [*self.job.job.machines]
-        held: dict[MachineId, dict[Rank, list[Step]]] = {name: {} for name in alive}
+        alive = sorted(holding(self.job.job) & self.job.job.machines.keys())
+        held: dict[MachineId, dict[Rank, list[Step]]] = {n: {} for n in self.job.job.machines}
         for rank in self.job.ranks:
             first = Step(verdict + 1)
             with_it = self.chance.sample(alive, self.chance.randint(1, len(alive)))

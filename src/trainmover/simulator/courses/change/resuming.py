@@ -7,6 +7,7 @@ import random
 import msgspec
 
 from trainmover.controller.change import options
+from trainmover.controller.change.buddies import holding
 from trainmover.controller.effects import FindCheckpoint
 from trainmover.controller.events import CheckpointFound, CheckpointPublished, Lost, MachinesLost
 from trainmover.controller.state import Incident, Kind, Outcome, Phase
@@ -174,7 +175,8 @@ def _drains(course: Course, made: Step) -> None:
     }
     records = {rank: [Step(made + 1)] for rank in map(Rank, job.ranks)}
     held = m.VaultHeld(epoch=job.epoch, records=records)
-    vaults: list[Said] = [(name, None, held) for name in job.job.machines]
+    asked = holding(job.job)
+    vaults: list[Said] = [(name, None, held) for name in job.job.machines if name in asked]
     where = job.each(trains, m.Position, committed=made, gate=Step(0))
     job.hears_all([*vaults, *where], "where ranks stood")
 

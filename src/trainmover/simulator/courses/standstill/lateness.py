@@ -7,6 +7,7 @@ to take ranks has to leave those that it had within twenty seconds, and to execu
 
 import random
 
+from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.clock import tick_due
 from trainmover.controller.events import (
     Lost,
@@ -97,7 +98,7 @@ class Job(Watched):
                 raise Violation(f"{name} keeps the others waiting, {words!r}: {one.cause!r}")
 
     def are_ended(self, places: dict[tuple[MachineId, int], str]) -> None:
-        """And if one is not within two seconds, its machine goes."""
+        """And if one is not within two seconds, its machine goes, unless that ends the job."""
         ended = self.ended()
         said = {(name, one.local_rank): one for name, one in ended.items()}
         if said.keys() != places.keys():
@@ -112,7 +113,8 @@ class Job(Watched):
             self.nobody("they have yet to end")
             self.passes(1)
             first = min(name for name, _ in places)
-            if self.fenced() != [first]:
+            goes = [first] if can_be_given_up(self.job, first) else []
+            if self.fenced() != goes:
                 raise Violation(f"{first} did not end its process: {self.fenced()}")
 
 
