@@ -96,7 +96,7 @@ def test_a_job_without_standbys_outlives_that_a_machine_is_silent(tmp_path: Path
         stopped[0].send_signal(signal.SIGSTOP)
 
     story = Story(tmp_path, standbys=0).when_safe("membership 1", freeze)
-    story.when("nobody can take the ranks of m2", lambda _: stopped[0].send_signal(signal.SIGCONT))
+    story.when("m2 is not given up", lambda _: stopped[0].send_signal(signal.SIGCONT))
     story.then_finish("m2 is back")
     assert story.run().code == 0
     assert not any("was lost" in line for line in story.heard)

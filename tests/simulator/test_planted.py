@@ -516,11 +516,6 @@ BUGS = {
         "        machine.held != slot,\n",
         "        False,\n",
     ),
-    "a job begins on more machines than were lost and are not its own": (
-        "controller.start",
-        "or sum(m.standby for m in chosen) > in_place:",
-        "or sum(m.standby for m in chosen) < 0:",
-    ),
     "standbys warm up before there is anything to run": (
         "controller.standby.warming",
         "may_warm = job.all_recorded and",

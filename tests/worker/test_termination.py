@@ -87,7 +87,7 @@ print([next(passes).item() for _ in range(20)][-1])
 os.kill(loader.pid, signal.SIGTERM)
 try:
     list(passes)
-except (RuntimeError, ConnectionError):
+except (RuntimeError, ConnectionError, EOFError):
     loader.join()
     print(loader.exitcode)
 """

@@ -101,6 +101,11 @@ class Seen:
     def stands_as_a_whole(self) -> bool:
         return bool(self.job.hanging.stands)
 
+    def stands_and_none_goes(self) -> bool:
+        seats = {*self.job.seats} & self.job.machines.keys()
+        none_goes = not any(can_be_given_up(self.job, name) for name in seats)
+        return self.stands_as_a_whole() and none_goes
+
     # --- until it goes on -----------------------------------------------------------------------
 
     def has_fresh_processes(self) -> bool:
@@ -147,6 +152,7 @@ FINDING = (
     Row("a process cannot be killed, and is needed", Seen.has_a_rank_that_cannot_go, _PATIENCE),
     Row("a rank spins", Seen.has_a_rank_that_spins, ("stopped_s", "end_s"), PATIENCE_MS / 1000),
     Row("all ranks stand", Seen.stands_as_a_whole, ("all_stand_s",)),
+    Row("ranks stand, and nobody can be spared", Seen.stands_and_none_goes, _PATIENCE),
 )
 GOING_ON = (
     Row("a warm joiner", Seen.always, (), 3.0),
