@@ -21,7 +21,7 @@ _SPANS = (
 
 
 def _spelled(code: int) -> str:
-    """As both Python and JavaScript read it in a pattern."""
+    """Spell a code point as both Python and JavaScript read it in a pattern."""
     return f"\\u{code:04x}" if code < 0x10000 else chr(code)
 
 
@@ -45,7 +45,7 @@ def escape(text: str, keep: str = "\n\t") -> str:
 
 
 def one_line(text: str) -> str:
-    r"""As `escape`, newlines and tabs too: what was one line stays one.
+    r"""Escape newlines and tabs too: what was one line stays one.
 
     >>> print(one_line("m3\n07:13 the operator asks: stop"))
     m3\n07:13 the operator asks: stop

@@ -62,7 +62,7 @@ def open_file(path: Path, flags: int) -> int:
 
 
 def read_file(path: Path) -> bytes:
-    """What is in a file of our user's. Raises as `open_file` does."""
+    """Read a file of our user's. Raises as `open_file` does."""
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         return file.read()
 
@@ -145,7 +145,7 @@ def _is_unmapped(user: int) -> bool:
 
 
 def owner(found: os.stat_result) -> str:
-    """As people name it."""
+    """Name the owner of a file as people do."""
     import pwd
 
     try:

@@ -1,4 +1,4 @@
-"""What verbs print in styles and tables: see `output`, which is for plain lines."""
+"""Print styles and tables of verbs; plain lines go through `output`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What verbs print as plain lines: all of it goes through `escape`, here and in `console` alone.
+"""Print plain lines of verbs: all of them go through `escape`, here and in `console` alone.
 The script's own lines are the user's, and go their own way (`run/screen.py`).
 """
 

@@ -36,7 +36,7 @@ class MachineJoined(Event, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine that is given up. heard_us: when it last gave a sign of life; ended: its agent's
+    """Machine that is given up. heard_us: when it last gave a sign of life; ended: its agent's
     process is known to have ended, so it cannot return."""
 
     machine: MachineId

@@ -14,6 +14,7 @@ from trainmover.controller.change.incidents import lately
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.events import Lost
 from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.listed import some_of
 from trainmover.controller.state import Incident, Job, Kind, Option, Outcome
 from trainmover.ids import MachineId, Slot
 
@@ -89,11 +90,12 @@ def _standby(job: Job, joiners: Mapping[Slot, MachineId], slots: list[Slot]) -> 
     if not others:
         return Option(STANDBY, None, "no standby can take the ranks")
     runs = [_run_ms(job, slot, name) for slot, name in others.items()]
-    switch = measured(job, lambda one: one.rung == 1 and one.joiner not in (None, one.machine))
+    switch = measured(job, by_standby)
     if switch is None:
         switch = measured(job, lambda one: one.kind is Kind.MOVE)
     short = len(slots) - len(others)
-    why = f"{short} of {len(slots)} machines find none" if short else _named([*others.values()])
+    named = some_of([*others.values()], NAMED_MAX)
+    why = f"{short} of {len(slots)} machines find none" if short else named
     return Option(STANDBY, _sum(max(runs, key=lambda ms: ms or 0.0), switch), why)
 
 
@@ -110,7 +112,8 @@ def _process(job: Job, slots: list[Slot]) -> Option:
     there = [slot for slot in slots if job.seats[slot] in job.machines]
     if len(there) < len(slots):
         gone = [job.seats[slot] for slot in slots if slot not in there]
-        return Option(PROCESS, None, f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone")
+        verb = "is" if len(gone) == 1 else "are"
+        return Option(PROCESS, None, f"{some_of(gone, NAMED_MAX)} {verb} gone")
     known = [one.warm_ms for m in job.machines.values() for one in m.attests.values()]
     fresh = float(statistics.median(known)) if any(known) else None
     return Option(PROCESS, fresh, "a run of the script in fresh processes comes first")
@@ -143,9 +146,9 @@ def _stop(job: Job) -> Option:
     return Option(STOP, again, f"of step {cut.step}, if the job is started again at once")
 
 
-def _named(names: list[MachineId]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    return f"{shown} and {len(names) - NAMED_MAX} others" if len(names) > NAMED_MAX else shown
+def by_standby(incident: Incident) -> bool:
+    """Return whether another machine took over the ranks, and nobody went back."""
+    return incident.rung == 1 and incident.joiner not in (None, incident.machine)
 
 
 def measured(job: Job, is_one: Callable[[Incident], bool]) -> float | None:

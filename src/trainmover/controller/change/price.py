@@ -1,4 +1,4 @@
-"""What it would cost to give machines up now. Pure.
+"""Reckon what it would cost to give machines up now. Pure.
 
 A machine that nobody reaches may be back in a moment. To give it up is cheap where a warm standby
 takes its ranks and other machines hold their state; it is dear where all ranks must go back; and it
@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import all_gone, cannot_go_on, lost_before_begin
-from trainmover.controller.change.options import AGAIN, BACK, STANDBY, WAIT, measured
+from trainmover.controller.change.options import AGAIN, BACK, STANDBY, WAIT, by_standby, measured
 from trainmover.controller.change.seats import joining, survivors
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.events import Lost
@@ -30,7 +30,7 @@ START_MS = 20_000.0
 
 @dataclass(frozen=True)
 class Price:
-    """What giving up costs. ms: infinite if the job would end, or wait for a machine.
+    """Price of giving machines up. ms: infinite if the job would end, or wait for a machine.
 
     way  how the job would go on, as `options` names it; "" if it would end
     why  of what the price is made, or why the job would end
@@ -63,7 +63,7 @@ def price_of(job: Job, lost: Sequence[Lost], *, newest: Step, step_ms: float) ->
         return Price(math.inf, WAIT, "no machine is there yet that can take the ranks")
     if price is not None:
         return price
-    known = measured(job, lambda one: one.rung == 1 and one.joiner not in (None, one.machine))
+    known = measured(job, by_standby)
     return Price(STANDBY_MS if known is None else known, STANDBY, "state and records are held")
 
 

@@ -132,9 +132,13 @@ def joining(job: Job, change: Change) -> list[Rank]:
 def parked(job: Job, change: Change) -> bool:
     """Whether every joiner's workers have run the script and wait. The last ones are asked first:
     while all go back it is asked at every event, and the first ones have mostly said so."""
-    return all(
-        len(job.machines[name].said) == job.spec.nproc for name in reversed(change.joiners.values())
-    )
+    return all(is_parked(job, name) for name in reversed(change.joiners.values()))
+
+
+def is_parked(job: Job, name: MachineId) -> bool:
+    """Return whether the machine is there and all its workers have run the script and wait."""
+    machine = job.machines.get(name)
+    return machine is not None and len(machine.said) == job.spec.nproc
 
 
 def before_switch(change: Change | None) -> bool:

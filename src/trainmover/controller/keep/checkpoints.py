@@ -12,6 +12,7 @@ that nobody publishes.
 from trainmover.controller.change.seats import address_of, before_switch
 from trainmover.controller.effects import Decision, Effect, GiveUpCheckpoint, Publish, Send
 from trainmover.controller.events import CheckpointFailed, CheckpointPublished
+from trainmover.controller.listed import some_of
 from trainmover.controller.state import Cut, Job, Writing
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, Step
@@ -19,8 +20,6 @@ from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint, WriteCheckpoint, Written, Wrote
 
 NAMED_MAX = 6
-
-
 LEAST_US, TIMES = 600_000_000, 10
 """So long, or so many times as long as the last checkpoint took, a rank may write its part."""
 
@@ -59,10 +58,9 @@ def late_text(job: Job, at_us: int) -> str:
     writing = job.writing
     assert writing is not None
     late = [rank for rank in range(job.spec.world_size) if rank not in writing.wrote]
-    shown = ", ".join(f"{rank} on {job.seats[rank // job.spec.nproc]}" for rank in late[:NAMED_MAX])
-    more = f" and {len(late) - NAMED_MAX} others" if len(late) > NAMED_MAX else ""
+    named = some_of([f"{r} on {job.seats[r // job.spec.nproc]}" for r in late], NAMED_MAX)
     waited_s = (at_us - writing.since_us) / 1e6
-    return f"rank {shown}{more} has not written its part in {waited_s:.0f} s: its disk hangs"
+    return f"rank {named} has not written its part in {waited_s:.0f} s: its disk hangs"
 
 
 def _is_due(job: Job, cut: Cut) -> bool:

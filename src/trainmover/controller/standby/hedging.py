@@ -6,7 +6,7 @@ takes much longer than its runs took before. Whichever parks later goes back to 
 """
 
 from trainmover.controller.change.incidents import amend, incident
-from trainmover.controller.change.seats import with_machine
+from trainmover.controller.change.seats import is_parked, with_machine
 from trainmover.controller.compare.roles import representatives
 from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.standby.joiners import joiners_there_are
@@ -51,9 +51,9 @@ def take_first_parked(job: Job) -> Decision:
         change = job.change
         assert change is not None
         first = change.joiners[slot]
-        if not (_is_parked(job, first) or _is_parked(job, second)):
+        if not (_has_parked(job, first) or _has_parked(job, second)):
             continue
-        taken, spare = (first, second) if _is_parked(job, first) else (second, first)
+        taken, spare = (first, second) if _has_parked(job, first) else (second, first)
         hedges = {at: name for at, name in change.hedges.items() if at != slot}
         joiners = {**change.joiners, slot: taken}
         job = replace(job, change=replace(change, joiners=joiners, hedges=hedges))
@@ -90,17 +90,15 @@ def _waits_for_joiners(change: Change) -> bool:
     return change.kind is Kind.RECOVERY and change.stage is not Stage.SWITCH and not change.back
 
 
-def _is_parked(job: Job, name: MachineId) -> bool:
-    machine = job.machines.get(name)
-    parks = machine is not None and machine.state is MachineState.BOUND
-    return machine is not None and parks and len(machine.said) == job.spec.nproc
+def _has_parked(job: Job, name: MachineId) -> bool:
+    return is_parked(job, name) and job.machines[name].state is MachineState.BOUND
 
 
 def _is_late(job: Job, slot: Slot, at_us: int) -> bool:
     change = job.change
     assert change is not None
     machine = job.machines.get(change.joiners[slot])
-    if machine is None or machine.id == job.seats[slot] or _is_parked(job, machine.id):
+    if machine is None or machine.id == job.seats[slot] or _has_parked(job, machine.id):
         return False
     if machine.id in job.away:
         return True

@@ -97,8 +97,8 @@ class KeepTold(WorkerOrder, frozen=True):
 
 
 class Terminate(WorkerOrder, frozen=True):
-    """Of the agent itself: it ends this process, by the SIGTERM that follows. One that comes
-    without this order is another's."""
+    """Announce the SIGTERM by which the agent ends this process. A SIGTERM without this order is
+    another's."""
 
 
 class Discard(WorkerOrder, frozen=True):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmover.controller.change.buddies import holding
-from trainmover.controller.change.seats import joining, survivors
+from trainmover.controller.change.seats import is_parked, joining, survivors
 from trainmover.controller.keep.checkpoints import writer_limit_us
+from trainmover.controller.listed import some_of
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.deadlines import LEASE_MORE_S
@@ -65,7 +66,7 @@ def _waits(job: Job, awaited: list[MachineId], why: str, since_us: int) -> Itera
         yield _gathers(job)
     if awaited:
         until_us = since_us + round((job.spec.patience_s + LEASE_MORE_S) * 1e6)
-        text = f"{_named(awaited)} to return: {why}" if why else f"{_named(awaited)} to return"
+        text = f"{some_of(awaited, NAMED_MAX)} to return" + (f": {why}" if why else "")
         yield Wait(text, tuple(awaited), _ranks_of(job, awaited), since_us, until_us)
     change = job.change
     if change is not None and change.missing:
@@ -114,7 +115,7 @@ def _lacking(
             yield _lacks(job, stay, change.positions, "to say where they stand")
             asked = holding(job) & job.machines.keys()
             names = sorted(asked - change.vaults.keys())
-            yield f"{_named(names)} to say which records it keeps", names, ()
+            yield f"{some_of(names, NAMED_MAX)} to say which records it keeps", names, ()
         case Stage.BOUNDARY:
             stay = survivors(job, change)
             yield _lacks(job, stay, change.at_boundary, "to come to their boundary")
@@ -125,9 +126,9 @@ def _lacking(
             pass
     if change.stage in (Stage.BIND, Stage.DRAIN, Stage.BOUNDARY):
         bound = {*change.joiners.values(), *change.hedges.values()}
-        names = sorted(name for name in bound if not _is_parked(job, name))
+        names = sorted(name for name in bound if not is_parked(job, name))
         how = "a" if change.kind is Kind.MOVE else "the lost"
-        yield f"{_named(names)} to run the script as {how} machine's ranks", names, ()
+        yield f"{some_of(names, NAMED_MAX)} to run the script as {how} machine's ranks", names, ()
 
 
 def _lacks(
@@ -135,11 +136,6 @@ def _lacks(
 ) -> tuple[str, Collection[MachineId], Collection[Rank]]:
     late = sorted(rank for rank in ranks if rank not in said)
     return f"{ranks_named(late)} {what}", _seats(job, late), late
-
-
-def _is_parked(job: Job, name: MachineId) -> bool:
-    machine = job.machines.get(name)
-    return machine is not None and len(machine.said) == job.spec.nproc
 
 
 def _begun_us(job: Job, change: Change) -> int:
@@ -154,8 +150,3 @@ def _ranks_of(job: Job, machines: Collection[MachineId]) -> tuple[Rank, ...]:
 
 def _seats(job: Job, ranks: Collection[Rank]) -> tuple[MachineId, ...]:
     return tuple(dict.fromkeys(job.seats[rank // job.spec.nproc] for rank in ranks))
-
-
-def _named(names: list[MachineId]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} others"

@@ -5,12 +5,11 @@ about to be taken away by its owner. Losses are recovered from as ever. A plan t
 standbys before new ones are looked after.
 """
 
-from collections.abc import Sequence
-
 from trainmover.controller.change.incidents import open_incident
 from trainmover.controller.change.move import why_not_running
 from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import PlaceRequested, PlanSteered, RollRequested
+from trainmover.controller.listed import some_of
 from trainmover.controller.policies.plans.known import Placement, Plan, Roll, Standing
 from trainmover.controller.policies.plans.place import advance_placement, placement_of
 from trainmover.controller.policies.plans.roll import advance_roll, go_on, roll_of
@@ -87,12 +86,8 @@ def _advanced(job: Job, at_us: int) -> Decision:
 
 def _what(plan: Plan) -> str:
     if isinstance(plan, Roll):
-        return f"{_some(plan.left)}, in this order, {plan.at_once} at a time"
+        return f"{some_of(plan.left, NAMED_MAX, 'more')}, in this order, {plan.at_once} at a time"
     assert isinstance(plan, Placement)
-    return _some([f"slot {slot} to {name}" for slot, name in enumerate(plan.seats)])
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    more = len(names) - NAMED_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
+    return some_of(
+        [f"slot {slot} to {name}" for slot, name in enumerate(plan.seats)], NAMED_MAX, "more"
+    )
