@@ -38,9 +38,12 @@ def test_a_clock_that_is_set_changes_no_wait(set_by_us: int) -> None:
 def test_a_controller_that_was_stopped_has_decided_nothing_meanwhile() -> None:
     host = Host()
     clock = host.clock()
+    told: list[int] = []
+    clock.stood = told.append
     began = clock.now()
     host.passed_us += 3600 * SECOND_US
     assert clock.now() - began == STOOD_US
+    assert told == [began + STOOD_US], "before anybody decides by that time"
     host.passed_us += 1000
     assert clock.now() - began == STOOD_US + 1000
 

@@ -431,8 +431,10 @@ def test_who_was_stopped_itself_hears_first_what_machines_have_said(
 ) -> None:
     join(control, written, "m1")
     join(control, written, "m2")
-    control.beat(100, stood=True)
+    control.stood(100)
     assert control.job.away == {"m1", "m2"}
+    control.beat(101)
+    assert control.job.away == {"m1", "m2"}, "not all that they said may be read yet"
     control.beat(300)
     assert control.job.away == frozenset()
     assert control.job.back_us == {"m1": 300, "m2": 300}

@@ -126,8 +126,8 @@ BUGS = {
     "a process that cannot be killed is waited for": (
         "standstill",
         "controller.standstill.hanging",
-        "spared = waited >= END_US and can_be_given_up(job, machine)",
-        "spared = waited >= 2 * END_US and can_be_given_up(job, machine)",
+        "spared = waited >= END_US and can_be_replaced(job, machine)",
+        "spared = waited >= 2 * END_US and can_be_replaced(job, machine)",
     ),
     "a machine goes for a way that was gone for a moment": (
         "ways",

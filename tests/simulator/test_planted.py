@@ -220,7 +220,7 @@ BUGS = {
     ),
     "a process that cannot be killed is waited for": (
         "controller.standstill.hanging",
-        "        spared = waited >= END_US and can_be_given_up(job, machine)",
+        "        spared = waited >= END_US and can_be_replaced(job, machine)",
         "        spared = waited < 0",
         "stuck",
     ),

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from trainmover.controller.change.buddies import without_keeper
 from trainmover.controller.change.incidents import amend, open_incident
 from trainmover.controller.change.losses import (
     all_gone,
@@ -12,7 +13,7 @@ from trainmover.controller.change.losses import (
     process_gone,
 )
 from trainmover.controller.change.move import unknown_machine
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_replaced
 from trainmover.controller.change.seats import other_torch, with_machine
 from trainmover.controller.effects import Answer, Decision, Effect, Fence, Send, end
 from trainmover.controller.events import (
@@ -47,7 +48,7 @@ def machine_joined(job: Job, event: MachineJoined) -> Decision:
         host=event.host,
         rack=event.rack,
     )
-    job = joined_again(job, event.machine)
+    job = without_keeper(joined_again(job, event.machine), event.machine)
     begun_us = event.at_us if job.begun_us is None else job.begun_us
     machines = job.machines.having(event.machine, machine)
     job = replace(job, machines=machines, begun_us=begun_us)
@@ -167,7 +168,7 @@ def _without_worker(job: Job, machine: MachineId, local_rank: int) -> Job:
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
     """A rank stood still, and its process was ended for that; the second time its machine goes."""
     cause, since_us = condemned.cause, condemned.since_us
-    if condemned.give_up and can_be_given_up(job, machine):
+    if condemned.give_up and can_be_replaced(job, machine):
         cause = f"{cause}; it is not the first time, and {machine} is given up"
         job, effects = give_up(job, machine, cause, at_us, since_us)
     else:

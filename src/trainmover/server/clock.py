@@ -6,7 +6,8 @@ newest time, whatever the host's clock says: while no controller decides, job ti
 an outage of the controller uses up no deadline. `ControllerReturned` records how far the host's
 clock is ahead, for people (`Job.wall_ahead_us`). A controller that is stopped and goes on decides
 nothing meanwhile either: it looks at its clock five times a second, and of a longer gap no more
-counts than `STOOD_US`.
+counts than `STOOD_US`. It may read what machines said before, in any order with its own beat: so
+`stood` is told of the gap by whatever asks for the time first.
 """
 
 import time
@@ -28,6 +29,7 @@ class Clock:
     """Job time, microseconds since 1970.
 
     newest_us  newest time in the journal; 0: there is no journal yet
+    stood      is called with the time after a gap, before anybody decides by that time
 
     >>> passed = iter([0, 5, 7])
     >>> clock = Clock(newest_us=0, wall_us=lambda: 100, passed_us=lambda: next(passed))
@@ -48,14 +50,18 @@ class Clock:
     ) -> None:
         self._passed_us = passed_us
         self._wall_us = wall_us
+        self.stood: Callable[[int], None] = lambda _: None
         self._now_us = newest_us or wall_us()
         self._looked_us = passed_us()
 
     def now(self) -> int:
         """Never less than before."""
         passed_us = self._passed_us()
-        self._now_us += min(passed_us - self._looked_us, STOOD_US)
+        gap_us = passed_us - self._looked_us
+        self._now_us += min(gap_us, STOOD_US)
         self._looked_us = passed_us
+        if gap_us > STOOD_US:
+            self.stood(self._now_us)
         return self._now_us
 
     def wall(self) -> int:

@@ -104,6 +104,7 @@ class Control:
         self._ticked_us = at_us
         self._beats = 0
         self._over_beats = 0
+        self._hears_first = 0  # So many beats it decides nothing by silence, for it stood still.
 
     def go_on(self, at_us: int, wall_us: int) -> None:
         """Go on where a controller has died; before anything else. wall_us: the host's clock."""
@@ -340,9 +341,15 @@ class Control:
         for text in self.absence.news(len(self.job.machines)):
             self._around.note(text, loud=True)
 
-    def _look_who_has_contact(self, at_us: int, *, stood: bool) -> None:
+    def stood(self, at_us: int) -> None:
+        """This process stood still: what machines have said meanwhile is to be heard first."""
+        self._hears_first = 2
+        if self.over is None:
+            self._look_who_has_contact(at_us)
+
+    def _look_who_has_contact(self, at_us: int) -> None:
         away = {*self.absence.away, *self._catching_up} & self.job.machines.keys()
-        away = {*self.job.machines} if stood else away
+        away = {*self.job.machines} if self._hears_first else away
         if away != self.job.away:
             lost, back = away - self.job.away, self.job.away - away
             self.take(ContactChanged(at_us=at_us, away=sorted(lost), back=sorted(back)))
@@ -361,16 +368,14 @@ class Control:
 
     # --- time ---
 
-    def beat(self, at_us: int, *, stood: bool = False) -> None:
-        """To be called every `BEAT_S`; links have counted it.
-
-        stood  this controller stood still: what machines have said meanwhile is to be heard first
-        """
+    def beat(self, at_us: int) -> None:
+        """To be called every `BEAT_S`; links have counted it."""
         self._beats += 1
+        self._hears_first = max(0, self._hears_first - 1)
         if self.over is None:
             self._look_who_is_away(at_us)
         if self.over is None:
-            self._look_who_has_contact(at_us, stood=stood)
+            self._look_who_has_contact(at_us)
             self._look_who_may_fail(at_us)
         else:
             self._leave_alone()

@@ -103,6 +103,7 @@ class Server:
         since_us = self.now() - max(0, self._clock.wall() - lost_us) if lost_us else 0
         self.control = Control(spec, journal, self, at_us=self.now(), past=past, lost_us=since_us)
         known = past or Past(self.job)
+        self._clock.stood = self.control.stood
         self._telling = Telling(journal, known, watch=watch, now=self.now, stop=self.stop)
         self._bookmarks = Bookmarks(journal, known.replayed)
         self.incidents = Incidents(journal, known.closed)
@@ -475,7 +476,7 @@ class Server:
 
     def _beat(self) -> None:
         self._beats += 1
-        self.control.beat(self.now(), stood=self.pulse.stood)
+        self.control.beat(self.now())
         self._disk.beat()
         if unprotected := self._unattached.look(self.job, self.now()):
             self.note(unprotected, loud=True)

@@ -132,6 +132,7 @@ class Chance:
             "reboot": self._reboot, "disk_hang": self._disk_hang,
             "writer_hang": self._writer_hang, "prepare_fails": self._prepare_fails,
             "controller": self._controller, "torn": self._torn, "clock": self._clock,
+            "halt": self._halt,
             "store": self._store, "full": self._full, "arrive": self._arrive,
             "vault": self._vault, "rot": self._rot, "unprepared": self._unprepared,
             "unfit": self._unfit, "ask": self._ask, "imagine": self._imagine,
@@ -426,6 +427,13 @@ class Chance:
         away_us = self._lasts_us("controller", 50_000, 2_000_000)
         self.world.lose_controller(away_us)
         return f"for {away_us / 1e6:.1f} s"
+
+    def _halt(self) -> str:
+        if self.world.host is None or self.world.host.is_stopped:
+            return ""
+        for_us = self._lasts_us("halt", 100_000, 4_000_000)
+        self.world.stop_controller(for_us)
+        return f"for {for_us / 1e6:.1f} s"
 
     def _reboot(self) -> str:
         what = self._controller()

@@ -32,6 +32,7 @@ NAMES = {
     "imagine": "a detector finds a machine slow or failing, or measures a move, and errs",
     "heavy": "a rank has more to do than the others, wherever it is",
     "controller": "the controller dies; its successor has the journal",
+    "halt": "the controller's process is stopped for a while, and goes on",
     "reboot": "the controller dies, and its host comes back with another time",
     "clock": "somebody sets the clock of the controller's host, by an hour at most",
     "torn": "so it does, and the end of its journal is torn off",
@@ -131,6 +132,7 @@ _OF_A_LINK = ("away_s", "spare_s", "patience_s")
 _OF_A_MACHINE = ("held_up_s", "spare_s", "all_stand_s", "patience_s")
 BITES = {
     "controller": _OF_A_CONTROLLER,
+    "halt": _OF_A_CONTROLLER,
     "reboot": _OF_A_CONTROLLER,
     "cut": _OF_A_LINK,
     "cut_standby": _OF_A_LINK,
@@ -146,6 +148,7 @@ BITES = {
 BITING = Faults(
     {
         "controller": 6,
+        "halt": 3,
         "reboot": 2,
         "stuck": 4,
         "stop": 4,

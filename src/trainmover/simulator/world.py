@@ -26,7 +26,7 @@ from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
 from trainmover.simulator.places.host import Host
 from trainmover.simulator.places.machines import Box
-from trainmover.simulator.places.network import Network
+from trainmover.simulator.places.network import CONTROLLER, Network
 from trainmover.simulator.places.relaying import Relay
 from trainmover.simulator.ranks.bits import Bits
 from trainmover.simulator.ranks.snapshots import Snapshot, file_key
@@ -253,10 +253,19 @@ class World:
         if self.host is None:
             return
         host, self.host = self.host, None
+        self.network.stopped.discard(CONTROLLER)
         host.die()
         if torn:
             self.disk.tear(torn, clean=self.random.random() < 0.5)
         self.at(away_us, self._take_over)
+
+    def stop_controller(self, for_us: int) -> None:
+        """Its process stands still for a while, unless it dies meanwhile."""
+        if self.host is None:
+            return
+        host = self.host
+        host.stop_moving()
+        self.at(for_us, lambda: host.move_again() if self.host is host else None)
 
     def _take_over(self) -> None:
         torn = self.disk.cut()
@@ -290,6 +299,8 @@ class World:
         self.slow.clear()
         self.heavy.clear()
         self.narrow.clear()
+        if self.host is not None and self.host.is_stopped:
+            self.host.move_again()
         for one, other in list(self.network.cuts):
             self.network.mend(one, other)
         for box in self.boxes.values():

@@ -73,6 +73,18 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
     return replace(job, keepers=both, keepers_before=job.keepers_before | before)
 
 
+def without_keeper(job: Job, machine: MachineId) -> Job:
+    """Return the job with nothing kept by this machine: it joins, and its vault is empty."""
+    if not any(machine in names for names in job.keepers.values()):
+        return job
+    kept = {
+        slot: tuple(name for name in names if name != machine)
+        for slot, names in job.keepers.items()
+        if names[0] != machine  # A further keeper has snapshots, and no records.
+    }
+    return replace(job, keepers=kept)
+
+
 @kept_for("keepers", "keepers_before", "seats")
 def holding(job: Job) -> frozenset[MachineId]:
     """Return the machines that may hold records of the epoch in force: those with ranks, and those

@@ -130,8 +130,12 @@ def _keeps(job: Job, machine: MachineId) -> bool:
 
 def process_gone(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
     """A process has ended, or its rank cannot go on in it, which is the same."""
-    job = without_processes(_down(job, machine), {machine})
-    return cannot_go_on(job, [machine], cause, at_us, heard_us)
+    return cannot_go_on(processes_gone(job, machine), [machine], cause, at_us, heard_us)
+
+
+def processes_gone(job: Job, machine: MachineId) -> Job:
+    """Return the job without what the processes of the machine hold; its vault is still there."""
+    return without_processes(_down(job, machine), {machine})
 
 
 def _down(job: Job, machine: MachineId) -> Job:

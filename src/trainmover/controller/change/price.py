@@ -10,10 +10,15 @@ the same ways; the rule is that of ski rental). A job that would end waits as lo
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmover.controller.change.losses import all_gone, cannot_go_on, lost_before_begin
+from trainmover.controller.change.losses import (
+    all_gone,
+    cannot_go_on,
+    lost_before_begin,
+    processes_gone,
+)
 from trainmover.controller.change.options import AGAIN, BACK, STANDBY, WAIT, by_standby, measured
 from trainmover.controller.change.seats import joining, survivors
 from trainmover.controller.compare.replicas import replicas
@@ -73,12 +78,22 @@ def can_be_given_up(job: Job, machine: MachineId) -> bool:
     return bool(price_of(job, [lost], newest=job.committed, step_ms=0.0).way)
 
 
+def can_be_replaced(job: Job, machine: MachineId) -> bool:
+    """Whether the job would go on without this machine, and wait for no other."""
+    lost = Lost(machine=machine, why="", heard_us=0)
+    return price_of(job, [lost], newest=job.committed, step_ms=0.0).way not in ("", WAIT)
+
+
 def _without(job: Job, lost: Sequence[Lost]) -> Job:
-    """Return the job as it would be right after the loss."""
+    """Return the job as it would be right after the loss, and the end of all processes that were
+    told to end."""
     names = [one.machine for one in lost if one.machine in job.machines]
     if job.phase is Phase.GATHERING:
         return lost_before_begin(job, names, dict.fromkeys(names, ""), 0)[0]
-    return cannot_go_on(all_gone(job, names, 0), names, "", 0, 0, lost=lost)[0]
+    condemned = sorted((job.hanging.condemned.keys() & job.machines.keys()) - set(names))
+    for name in condemned:
+        job = processes_gone(job, name)
+    return cannot_go_on(all_gone(job, names, 0), [*names, *condemned], "", 0, 0, lost=lost)[0]
 
 
 def _end(why: str) -> Price:
@@ -92,13 +107,14 @@ def _not_held(job: Job, after: Job, change: Change) -> str:
     for rank in [*joining(after, change), *missing]:
         if not replicas(after, rank, stay):
             return f"no other machine holds the state of rank {rank}"
-        if not _is_kept(after, job.keepers.get(Slot(rank // job.spec.nproc), ())):
+        if not _is_kept(after, Slot(rank // job.spec.nproc)):
             return f"the record of rank {rank} would be lost as well"
     return ""
 
 
-def _is_kept(after: Job, keepers: Collection[MachineId]) -> bool:
-    return any(name in after.machines for name in keepers)
+def _is_kept(after: Job, slot: Slot) -> bool:
+    """Whether the machine that keeps the records of the slot's ranks is still there."""
+    return slot in after.keepers and after.keepers[slot][0] in after.machines
 
 
 def _back(after: Job, why: str, newest: Step, step_ms: float) -> Price:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmover.controller.change.losses import give_up, in_words
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_given_up, can_be_replaced
 from trainmover.controller.effects import Decision, Effect, Send, end
 from trainmover.controller.standstill.condemned import with_condemned
 from trainmover.controller.standstill.contact import stands_in_contact, waited_us
@@ -147,12 +147,12 @@ def _of_this_epoch(job: Job) -> Job:
 
 
 def _give_up_overdue(job: Job, at_us: int) -> Decision:
-    """A process cannot be killed, or an agent does not obey: the whole machine goes. Where the job
-    would end without it, its disk may only hang for a while: it has its patience.
+    """A process cannot be killed, or an agent does not obey: the whole machine goes. Where no other
+    can take its ranks, its disk may only hang for a while: it has its patience.
     """
     for machine, one in job.hanging.condemned.items():
         waited = waited_us(job, machine, one.judged_us, at_us)
-        spared = waited >= END_US and can_be_given_up(job, machine)
+        spared = waited >= END_US and can_be_replaced(job, machine)
         if spared or waited >= 1e6 * job.spec.patience_s:
             return give_up(job, machine, f"{one.cause}; it did not end", at_us, one.since_us)
     return job, ()

@@ -21,8 +21,6 @@ class Pulse:
         self._timer: asyncio.TimerHandle | None = None
         self.lag_s = 0.0
         """For which the last tick came late."""
-        self.stood = False
-        """Whether it came so late that this process, or its loop, stood still."""
 
     def start(self) -> None:
         """Until `stop`."""
@@ -36,7 +34,7 @@ class Pulse:
     def tick(self, due: float) -> None:
         """One tick. due: the loop's time for it; one that is late was not the machines' silence."""
         self.lag_s = self._loop.time() - due
-        stalled = self.stood = self.lag_s > STALL_S
+        stalled = self.lag_s > STALL_S
         self._schedule(self._loop.time())
         for link in list(self._links):
             link.quiet_ticks = 0 if stalled else link.quiet_ticks + 1

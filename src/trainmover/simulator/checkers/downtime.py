@@ -8,10 +8,10 @@ ranks up, `GOING_ON` how long until they go on then. Of each the longest row cou
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainmover.controller.change.price import can_be_given_up
-from trainmover.controller.change.seats import at_hand
+from trainmover.controller.change.price import can_be_given_up, can_be_replaced
 from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.simulator import deadlines
+from trainmover.simulator.checkers.losses.capacity import able
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.places.network import CONTROLLER
 from trainmover.simulator.ranks.members import PATIENCE_MS
@@ -73,10 +73,18 @@ class Seen:
     def may_wait_for_the_dead(self) -> bool:
         """A machine has no power, and either its state or its successor may be nowhere else."""
         lost = sum(not self.world.boxes[name].place.live for name in self.job.seats)
-        is_well_off = lost == 1 and not self.world.knobs.alone and at_hand(self.job)
+        is_well_off = lost == 1 and not self.world.knobs.alone and able(self.job)
         dead = {box.name for box in self.needed if not box.has_power} & self.job.machines.keys()
         spared = all(can_be_given_up(self.job, name) for name in dead)
         return self.has_no_power_somewhere() and not (is_well_off and spared)
+
+    def may_wait_for_what_was(self) -> bool:
+        """A machine has come anew before its former self was given up, and that is needed."""
+        assert self.world.host is not None
+        accounts = self.world.host.control.accounts.of
+        known = [box for box in self.needed if box.alive and box.name in self.job.machines]
+        anew = [b.name for b in known if b.incarnation != accounts[b.name].incarnation]
+        return not all(can_be_given_up(self.job, name) for name in anew)
 
     def waits_for_the_living(self) -> bool:
         """A machine with ranks lives, and nobody reaches it."""
@@ -91,9 +99,9 @@ class Seen:
         return not all(map(executes, self.processes))
 
     def has_a_rank_that_cannot_go(self) -> bool:
-        """A process cannot be killed, and the job would end without its machine."""
+        """A process cannot be killed, and no other machine can take its ranks."""
         blocked = {worker.box.name for worker in self.processes if worker.blocked}
-        return not all(can_be_given_up(self.job, n) for n in blocked & self.job.machines.keys())
+        return not all(can_be_replaced(self.job, n) for n in blocked & self.job.machines.keys())
 
     def has_a_rank_that_spins(self) -> bool:
         return any(worker.spins for worker in self.processes)
@@ -146,6 +154,7 @@ FINDING = (
     Row("a socket closes", Seen.always, ("away_s", "answer_s")),
     Row("a machine has no power", Seen.has_no_power_somewhere, _SILENT),
     Row("a machine has no power, and is needed", Seen.may_wait_for_the_dead, _PATIENCE),
+    Row("a machine has come anew, and is needed", Seen.may_wait_for_what_was, _PATIENCE),
     Row("a machine that lives is waited for", Seen.waits_for_the_living, _PATIENCE),
     Row("the controller alone does not reach a machine", Seen.waits_for_a_way, _SILENT, 5.0),
     Row("a rank stands", Seen.has_a_rank_that_stands, ("stopped_s", "end_s"), 2 * WATCH_S),
@@ -184,7 +193,7 @@ class DowntimeBound:
         world.at(LOOK_US, self._look)
         if world.truth.changed_us > self.since_us:
             self._begin()
-        if world.host is None:
+        if world.host is None or world.host.is_stopped:
             self._begin()
             return
         seen = Seen(world)

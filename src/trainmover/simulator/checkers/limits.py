@@ -8,7 +8,7 @@ of standbys that are to prove something again. And the host is told to look by t
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_replaced
 from trainmover.controller.change.seats import at_hand, other_torch
 from trainmover.controller.clock import tick_due
 from trainmover.controller.decide import decide
@@ -52,7 +52,7 @@ class Limits:
             _comes_at(job, job.stopping.until_us, at_us, "a job that is stopped", _has_ended)
         if job.away:
             return  # Deadlines of such machines start anew once they are back.
-        if hanging.condemned and not all(can_be_given_up(job, name) for name in hanging.condemned):
+        if hanging.condemned and not all(can_be_replaced(job, name) for name in hanging.condemned):
             return  # They have their patience.
         if hanging.condemned:
             name, one = min(hanging.condemned.items(), key=lambda item: item[1].judged_us)
@@ -113,6 +113,8 @@ def _are_proven(job: Job, now_us: int) -> None:
     warm = [one for one in there if one.state is MachineState.WARM and one.attests]
     if not warm or any(one.state in BUSY for one in there) or job.finished:
         return
+    if job.failed_moves:
+        return  # A move that is tried again takes a standby sooner.
     ages = {one.id: min(proof.at_us for proof in one.attests.values()) for one in warm}
     oldest_us = min(ages.values())
 

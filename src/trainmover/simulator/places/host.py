@@ -7,7 +7,7 @@ that, as the server does.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import (
     Answer,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 BEAT_US = round(BEAT_S * 1e6)
 ANSWER_US = round(ANSWER_S * 1e6)
+LOOKS_AT_DISK_US = 100_000
+"""So often a write that hangs tries again: a disk may be mended sooner than was drawn."""
 EVENTS_BETWEEN = 100
 """From one bookmark to the next, at least."""
 
@@ -189,6 +191,7 @@ class Host:
     def __init__(self, world: "World", past: "Past | None" = None) -> None:
         self.world = world
         self.dead = False
+        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         newest_us = world.disk.newest().at_us if world.disk.records else 0
         self._clock = Clock(
             newest_us=newest_us, wall_us=lambda: world.wall_us, passed_us=lambda: world.now
@@ -198,6 +201,7 @@ class Host:
         accounts = past.accounts.of if past is not None else {}
         self._incarnations = {machine: its.incarnation for machine, its in accounts.items()}
         self.control = Control(world.spec, world.disk, self, at_us=self.now, past=past)
+        self._clock.stood = self.control.stood
         world.at(BEAT_US, self._beat)
         if past is not None:
             self.control.go_on(self.now, world.wall_us)
@@ -227,6 +231,28 @@ class Host:
         self.dead = True
         for line in self._lines:
             line.abort()
+
+    def stop_moving(self) -> None:
+        """As by SIGSTOP."""
+        self.world.network.stop(CONTROLLER)
+
+    def move_again(self) -> None:
+        """As by SIGCONT: it reads its sockets, then does what was due."""
+        self.world.network.go_on(CONTROLLER)
+        deferred, self._deferred = self._deferred, []
+        for act, given in deferred:
+            act(*given)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its process stands still."""
+        return CONTROLLER in self.world.network.stopped
+
+    def _is_deferred(self, act: Callable[..., None], *given: Any) -> bool:
+        """Whether `act` waits until the process moves again."""
+        if self.is_stopped:
+            self._deferred.append((act, given))
+        return self.is_stopped
 
     @property
     def now(self) -> int:
@@ -268,21 +294,23 @@ class Host:
 
     def link_lost(self, line: Line) -> None:
         """A connection has ended."""
-        if not self.dead:
+        if not self.dead and not self._is_deferred(self.link_lost, line):
             self.control.broke(line, LINK_ENDED, self.now)
 
     def request(self, event: EVENTS) -> None:
         """From the API, or from who watches the store."""
-        if not self.dead:
+        if not self.dead and not self._is_deferred(self.request, event):
             self.control.take(event)
 
     def stop(self, code: int, why: str, within_us: int = 0) -> None:
         """End the job in order; within which time it may write one more checkpoint."""
+        if self._is_deferred(self.stop, code, why, within_us):
+            return
         until_us = self.now + within_us if within_us else 0
         self.control.stop(code, why, self.now, until_us=until_us)
 
     def _beat(self) -> None:
-        if self.dead or self.control.over is not None:
+        if self.dead or self.control.over is not None or self._is_deferred(self._beat):
             return
         for line in self._lines:
             line.beat()
@@ -350,7 +378,7 @@ class Host:
         return Dialled.UNREACHED if box.frozen else Dialled.ANSWERED
 
     def _dialled(self, machine: MachineId, what: Dialled) -> None:
-        if not self.dead:
+        if not self.dead and not self._is_deferred(self._dialled, machine, what):
             self.control.dialled(machine, what, self.now)
 
     def end(self, end: End) -> None:
@@ -361,7 +389,9 @@ class Host:
 
     def _saved(self, order: HostOrder) -> None:
         if self.world.disk_hangs:
-            self.world.at(self.world.disk_hangs_until_us - self.world.now, self._saved, order)
+            self.world.at(LOOKS_AT_DISK_US, self._saved, order)
+            return
+        if self._is_deferred(self._saved, order):
             return
         event = None if self.dead else self._came_of(order)
         if event is not None:

@@ -20,17 +20,21 @@ DELAY_US = 300
 
 
 class Network:
-    """cuts: from and to, between which nothing arrives; slow: who sends late, by how much."""
+    """cuts: from and to, between which nothing arrives; slow: who sends late, by how much.
+    stopped: whose process stands still: what is sent to it waits in its sockets."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self.cuts: dict[tuple[MachineId, MachineId], int] = {}
         self.slow: dict[MachineId, int] = {}
+        self.stopped: set[MachineId] = set()
         self.links: list[Link] = []
 
     def reach(self, one: MachineId, other: MachineId) -> bool:
         """Whether the two can talk: both ways must be open."""
         cuts = self.cuts
+        if one in self.stopped or other in self.stopped:
+            return False
         return not cuts or ((one, other) not in cuts and (other, one) not in cuts)
 
     def delay_us(self, sender: MachineId) -> int:
@@ -50,9 +54,19 @@ class Network:
             for link in self.links:
                 link.flow()
 
+    def stop(self, one: MachineId) -> None:
+        """It neither reads nor answers."""
+        self.stopped.add(one)
+
+    def go_on(self, one: MachineId) -> None:
+        """It reads what has come meanwhile."""
+        self.stopped.discard(one)
+        for link in list(self.links):
+            link.flow()
+
     def stalled(self, sender: MachineId, receiver: MachineId) -> bool:
         """Whether nothing of `sender` arrives: also if it has had no answer for too long."""
-        if (sender, receiver) in self.cuts:
+        if (sender, receiver) in self.cuts or receiver in self.stopped:
             return True
         since = self.cuts.get((receiver, sender))
         return since is not None and self._world.now - since > STALLS_US

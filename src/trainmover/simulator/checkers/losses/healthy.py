@@ -50,9 +50,8 @@ class NobodyHealthyIsEnded:
 
     def _is_ended(self, machine: MachineId, order: EndWorker) -> None:
         worker = self.world.process_at(f"{machine}/{order.pid}")
-        if worker is None:
-            return  # It has ended already.
-        well_us = self.world.truth.executes_for_us(worker)
+        # A process that has ended already may have stood still before.
+        well_us = 0 if worker is None else self.world.truth.executes_for_us(worker)
         if well_us > self.news_us:
             raise Violation(
                 f"{worker} has executed for {_since(well_us)} and is ended: {order.why}"

@@ -9,7 +9,7 @@ who is well, `healthy` says.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_replaced
 from trainmover.controller.effects import Fence, Send
 from trainmover.controller.events import MachinesLost
 from trainmover.controller.standstill.contact import waited_us
@@ -73,7 +73,7 @@ class Judged:
     def _are_ended(job: Job, at_us: int) -> None:
         for machine, condemned in job.hanging.condemned.items():
             waited = waited_us(job, machine, condemned.judged_us, at_us)
-            if waited > ENDS_US + LOOKS_US and can_be_given_up(job, machine):
+            if waited > ENDS_US + LOOKS_US and can_be_replaced(job, machine):
                 raise Violation(f"{machine} has not ended {condemned.pid}, and stays: {condemned}")
         if job.hanging.condemned or not job.spec.watch:
             return
@@ -81,7 +81,8 @@ class Judged:
             if one.state != "stopped" or machine not in job.machines:
                 continue
             most_us = STOPPED_US if _is_waited_for(job, machine, local) else SPARE_US
-            if at_us - one.since_us > most_us + LOOKS_US and not _is_through(job, machine, local):
+            waited = waited_us(job, machine, one.since_us, at_us)
+            if waited > most_us + LOOKS_US and not _is_through(job, machine, local):
                 raise Violation(f"{one} of {machine} is stopped, and nobody ends it")
 
     # --- nobody else ----------------------------------------------------------------------------

@@ -40,6 +40,8 @@ class Choices:
         if change is None or change.back or change.joiners is known or after.plan is not None:
             return
         for slot, name in change.joiners.items():
+            if name == getattr(moment.event, "machine", None):
+                continue  # What it has said with this event may have made it ready.
             if known.get(slot) != name and name in before.machines and after.seats[slot] != name:
                 _is_readiest(before, after, slot, name)
 

@@ -50,6 +50,8 @@ def _are_left(moment: Decided, said: list[int]) -> bool:
 
 def _must_be_replaced(moment: Decided, said: list[int]) -> bool:
     job = moment.after
+    if moment.before.saves_last:
+        return True  # It was so when the last checkpoint began.
     empty = [
         name
         for name in job.seats

@@ -7,7 +7,7 @@ to take ranks has to leave those that it had within twenty seconds, and to execu
 
 import random
 
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_replaced
 from trainmover.controller.clock import tick_due
 from trainmover.controller.events import (
     Lost,
@@ -113,7 +113,7 @@ class Job(Watched):
             self.nobody("they have yet to end")
             self.passes(1)
             first = min(name for name, _ in places)
-            goes = [first] if can_be_given_up(self.job, first) else []
+            goes = [first] if can_be_replaced(self.job, first) else []
             if self.fenced() != goes:
                 raise Violation(f"{first} did not end its process: {self.fenced()}")
 

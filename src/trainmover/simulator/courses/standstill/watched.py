@@ -6,7 +6,7 @@ of all; who is stopped is after a second, whoever waits. Who wait for each other
 
 import random
 
-from trainmover.controller.change.price import can_be_given_up
+from trainmover.controller.change.price import can_be_replaced
 from trainmover.controller.clock import tick_due
 from trainmover.controller.events import Lost, MachinesLost, MoveRequested, StopRequested
 from trainmover.controller.state import Phase, Stage
@@ -208,7 +208,7 @@ def _stopped(chance: random.Random) -> None:
     _is_ended(job, ranks, f"{step} for {1 + stood_s:.1f} s: its process")
     if chance.random() < 0.5:
         first = min(job.at(one)[0] for one in ranks)
-        goes = [first] if can_be_given_up(job.job, first) else []
+        goes = [first] if can_be_replaced(job.job, first) else []
         job.passes(END_US - 1)
         nobody(job, "it has yet to end")
         job.passes(1)

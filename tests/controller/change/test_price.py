@@ -1,0 +1,60 @@
+"""The price of giving machines up is what would follow, from what other machines hold."""
+
+from dataclasses import replace
+
+import msgspec
+from jobs import after, joined, lost, running
+
+from trainmover.controller import Job
+from trainmover.controller.change.options import STANDBY, WAIT
+from trainmover.controller.change.price import Price, can_be_given_up, price_of
+from trainmover.controller.events import Lost
+from trainmover.controller.standstill.stuck import Condemned
+from trainmover.ids import Step
+
+
+def price(job: Job, *machines: str) -> Price:
+    gone = [Lost(machine=name, why="", heard_us=0) for name in machines]
+    return price_of(job, gone, newest=Step(20), step_ms=100.0)
+
+
+def with_condemned(job: Job, machine: str) -> Job:
+    """A worker there stands still, and was told to end."""
+    pid = next(iter(job.machines[machine].pids.values()))
+    one = Condemned(
+        local_rank=0, rank=None, pid=pid, cause="it stood", since_us=0, judged_us=0, give_up=False
+    )
+    return replace(job, hanging=replace(job.hanging, condemned={machine: one}))
+
+
+def test_a_warm_standby_is_cheap_and_a_spare_machine_costs_nothing() -> None:
+    job = running(standbys=1)
+    assert price(job, "m2").way == STANDBY
+    assert 0 < price(job, "m2").ms < 1000
+    assert price(job, "m4").ms == 0
+
+
+def test_without_a_standby_a_machine_is_waited_for() -> None:
+    job = running(standbys=0)
+    job = replace(job, spec=msgspec.structs.replace(job.spec, wait_s=60))
+    assert price(job, "m2").way == WAIT
+
+
+def test_the_end_of_the_job_has_no_way() -> None:
+    """Record and snapshot of a rank are in its own process and with its keeper."""
+    job = running(standbys=2)
+    both = price(job, "m2", "m3")
+    assert (both.way, both.ms) == ("", float("inf"))
+
+
+def test_a_machine_whose_worker_is_told_to_end_counts_as_its_ranks_lost() -> None:
+    """m3 keeps the record of m2: once the process on m2 ends nobody else has it."""
+    job = running(standbys=2)
+    assert can_be_given_up(job, "m3")
+    assert not can_be_given_up(with_condemned(job, "m2"), "m3")
+    assert can_be_given_up(with_condemned(job, "m1"), "m3")
+
+
+def test_a_keeper_that_was_lost_and_has_joined_again_keeps_nothing() -> None:
+    job, _ = after(running(standbys=2), lost("m3"), joined("m3", standby=True))
+    assert not can_be_given_up(job, "m2")
