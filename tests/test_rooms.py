@@ -23,7 +23,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "lifeline": set(),
     "durable": set(),
-    "regular_files": set(),
     "splice": set(),
     "names": set(),
     "spans": set(),
@@ -50,13 +49,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
-    | {"asked", "descriptors", "durable", "lifeline", "names", "regular_files", "tls", "token_file"}
+    | {"asked", "descriptors", "durable", "lifeline", "names", "ownership", "tls", "token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file"}
     | {"escaping", "fork_server", "ownership", "splice", "protocol", "listeners", "state"},
     "server": WORDS
-    | {"descriptors", "durable", "escaping", "lifeline", "names", "regular_files", "splice"}
+    | {"descriptors", "durable", "escaping", "lifeline", "names", "ownership", "splice"}
     | {"tls", "token_file"}
     | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS
@@ -117,7 +116,6 @@ IMPURE |= {"time", "torch", "uuid"}
 # A command that answers in a moment cannot wait for `import torch`. Processes of their own may.
 LIGHT_ROOMS = PURE_ROOMS | {
     "durable",
-    "regular_files",
     "lifeline",
     "symptoms",
     "splice",

@@ -1,7 +1,9 @@
-"""Folders and files that are believed only where they are our user's own.
+"""Files and folders: who could have put them there, who can change them, and whether they are ours.
 
-Who could put another one in their place could read the token of a run, or be obeyed in its name. So
-nothing here follows a link at the end of a path, and the owner is that of the open file itself.
+Who could put another file in the place of one of ours could read the token of a run, or be obeyed
+in its name. So nothing here follows a link at the end of a path, waits for a FIFO or a device, or
+trusts a name where it can ask the open file. There are two kinds: files of our user's own
+(`open_file`), and files that others may have written, whose bytes are only data (`open_regular`).
 A folder is removed only if it bears our mark: whatever else has its name is somebody's.
 """
 
@@ -9,7 +11,9 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from trainmover.errors import UserError
@@ -19,18 +23,20 @@ _MARKED = b"A folder of trainmover. It is removed, with all that is in it, when 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ALL_USERS = 2**32 - 1
+_OWN_LEVELS = 3
+"""A file, its folder, and the folder around that: whoever reads them has written all three."""
 
 
 class NotOurs(UserError):
     """A file or a folder that somebody else could have put there, or could change."""
 
 
-# --- files ----------------------------------------------------------------------------------------
+# --- files of our user's own ----------------------------------------------------------------------
 
 
 def create_file(path: Path) -> int:
-    """A descriptor of a new file that only our user can read. Raises OSError if the name is taken,
-    be it by a link that leads nowhere."""
+    """Return a descriptor of a new file that only our user can read. Raises OSError if the name is
+    taken, be it by a link that leads nowhere."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, 0o600)
 
@@ -47,18 +53,9 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A descriptor of a plain file of our user's; flags as for `os.open`. Raises OSError, and
-    NotOurs for one of somebody else or a link."""
-    try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _not_ours(path, "is a link") from error
-        raise
-    if why := _why_not(os.fstat(descriptor)):
-        os.close(descriptor)
-        raise _not_ours(path, why)
-    return descriptor
+    """Return a descriptor of a regular file of our user's; flags as for `os.open`. Raises OSError,
+    and NotOurs for one of somebody else, a link, a FIFO, a socket or a device."""
+    return _open(path, flags, _check_ours)
 
 
 def read_file(path: Path) -> bytes:
@@ -75,20 +72,90 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raise NotOurs if there is something of that name that is no plain file of our user's."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return
-    if why := _why_not(found):
+    """Raise NotOurs if there is something of that name that is no regular file of our user's."""
+    with suppress(OSError):
+        _check_ours(path.lstat(), path)
+
+
+def _check_ours(found: os.stat_result, path: Path) -> None:
+    if why := _why_irregular(found) or _why_foreign(found):
         raise _not_ours(path, why)
 
 
-def _why_not(found: os.stat_result) -> str:
-    """Why this is no plain file of our user's; "" if it is."""
-    if not stat.S_ISREG(found.st_mode):
-        return "is no plain file"
-    return "" if found.st_uid == os.geteuid() else f"belongs to {owner(found)}"
+# --- files that others may have written -----------------------------------------------------------
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a file for reading, whoever has written it. Neither it nor its folder may be a link.
+
+    Returns at once whatever lies there. Raises OSError, also for a link, a FIFO, a socket or a
+    device.
+    """
+    _check_folder(path)
+    return FileIO(_open(path, os.O_RDONLY, _check_regular))
+
+
+def size_of_regular(path: Path) -> int:
+    """Return the size in bytes of a file that `open_regular` would open, unopened. OSError."""
+    _check_folder(path)
+    found = path.lstat()
+    _check_regular(found, path)
+    return found.st_size
+
+
+def read_regular(path: Path, bytes_max: int) -> bytes:
+    """Return all bytes of a file that `open_regular` opens. OSError, also if there are more."""
+    with open_regular(path) as file:
+        data = bytearray()
+        while part := file.read(bytes_max + 1 - len(data)):
+            data += part
+            if len(data) > bytes_max:
+                raise OSError(errno.EINVAL, f"it has more than {bytes_max} bytes", str(path))
+        return bytes(data)
+
+
+def foreign_writer(path: Path) -> str:
+    """Say why somebody else may have written the file at `path`; "" if nobody else can.
+
+    The file and the two folders around it must belong to this user, all folders above to this
+    user or root, and nobody else may write to any of them. In a sticky folder, such as /tmp,
+    nobody can replace what belongs to this user.
+    """
+    try:
+        whole = path.resolve(strict=True)
+        for level, each in enumerate((whole, *whole.parents)):
+            above = level >= _OWN_LEVELS
+            found = each.stat()
+            if why := _why_foreign(found, or_root=above) or _why_writable(
+                found, unless_sticky=above
+            ):
+                return f"{each} {why}"
+    except OSError as error:
+        return f"{path} cannot be looked at ({error.strerror})"
+    return ""
+
+
+def _check_folder(path: Path) -> None:
+    if not stat.S_ISDIR(path.parent.lstat().st_mode):
+        raise OSError(errno.EINVAL, "its folder is a link", str(path))
+
+
+def _check_regular(found: os.stat_result, path: Path) -> None:
+    if why := _why_irregular(found):
+        raise OSError(errno.EINVAL, f"it {why}", str(path))
+
+
+def _open(path: Path, flags: int, check: Callable[[os.stat_result, Path], None]) -> int:
+    """Return a descriptor of what `check` lets pass, by its name and, as it is open, by itself."""
+    with suppress(FileNotFoundError):
+        check(path.lstat(), path)  # A device may do something as soon as it is opened.
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    try:
+        check(os.fstat(descriptor), path)
+    except (OSError, NotOurs):
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -100,9 +167,8 @@ def check_place(path: Path) -> None:
     whole = path.resolve()
     for folder in (whole, *whole.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
-            found = folder.lstat()
-            if not is_trusted(found):
-                raise _not_ours(folder, f"belongs to {owner(found)}")
+            if why := _why_foreign(folder.lstat(), or_root=True):
+                raise _not_ours(folder, why)
 
 
 def check_private(folder: Path) -> None:
@@ -112,25 +178,59 @@ def check_private(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise _not_ours(folder, "is no folder")
-    if found.st_uid != os.geteuid():
-        raise _not_ours(folder, f"belongs to {owner(found)}")
-    if found.st_mode & _OTHERS:
-        mode = stat.S_IMODE(found.st_mode)
-        raise _not_ours(folder, f"is open to other users (mode {mode:04o})", f"chmod 700 {folder}")
+    if why := _why_foreign(found):
+        raise _not_ours(folder, why)
+    if why := why_open(found):
+        raise _not_ours(folder, why, f"chmod 700 {folder}")
 
 
 def check_unwritable(folder: Path) -> None:
     """Raise NotOurs if others could rename what is in this folder. Raises OSError."""
     check_place(folder)
-    mode = folder.stat().st_mode
-    if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-        said = f"can be written by other users (mode {stat.S_IMODE(mode):04o})"
-        raise _not_ours(folder, said, f"chmod go-w {folder}")
+    if why := _why_writable(folder.stat(), unless_sticky=True):
+        raise _not_ours(folder, why, f"chmod go-w {folder}")
+
+
+# --- owners and modes -----------------------------------------------------------------------------
 
 
 def is_trusted(found: os.stat_result) -> bool:
     """Whether its owner is our user, or root."""
     return found.st_uid in (os.geteuid(), 0) or _is_unmapped(found.st_uid)
+
+
+def why_open(found: os.stat_result) -> str:
+    """Say that others can read, write or enter it; "" if they cannot."""
+    mode = stat.S_IMODE(found.st_mode)
+    return f"is open to other users (mode {mode:04o})" if mode & _OTHERS else ""
+
+
+def owner(found: os.stat_result) -> str:
+    """Name the owner of a file as people do."""
+    import pwd
+
+    try:
+        return f"user {pwd.getpwuid(found.st_uid).pw_name}"
+    except KeyError:
+        return f"user {found.st_uid}"
+
+
+def _why_foreign(found: os.stat_result, *, or_root: bool = False) -> str:
+    ours = is_trusted(found) if or_root else found.st_uid == os.geteuid()
+    return "" if ours else f"belongs to {owner(found)}"
+
+
+def _why_writable(found: os.stat_result, *, unless_sticky: bool) -> str:
+    mode = stat.S_IMODE(found.st_mode)
+    if not mode & _OTHERS_WRITE or (unless_sticky and mode & stat.S_ISVTX):
+        return ""
+    return f"can be written by other users (mode {mode:04o})"
+
+
+def _why_irregular(found: os.stat_result) -> str:
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link"
+    return "" if stat.S_ISREG(found.st_mode) else "is no regular file"
 
 
 def _is_unmapped(user: int) -> bool:
@@ -142,16 +242,6 @@ def _is_unmapped(user: int) -> bool:
         return mapped < _ALL_USERS and user == int(Path("/proc/sys/kernel/overflowuid").read_text())
     except (OSError, ValueError):
         return False
-
-
-def owner(found: os.stat_result) -> str:
-    """Name the owner of a file as people do."""
-    import pwd
-
-    try:
-        return f"user {pwd.getpwuid(found.st_uid).pw_name}"
-    except KeyError:
-        return f"user {found.st_uid}"
 
 
 def _not_ours(path: Path, said: str, do: str = "") -> NotOurs:

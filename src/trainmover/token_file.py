@@ -11,13 +11,12 @@ from trainmover import ownership
 from trainmover.errors import UserError
 from trainmover.protocol.hello import TOKEN_BYTES_MIN
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _TOKEN_BYTES_MAX = 4096
 
 
 def read_token(path: Path) -> bytes:
-    """Raises UserError for a file that cannot be read, that others may read or have made, or a
-    guessable token.
+    """Read the token of a job. Raises UserError for a file that cannot be read, that others may
+    read or have made, or a guessable token.
 
     What is no file (`<(pass show job)`) has nobody else to read it.
     """
@@ -41,12 +40,8 @@ def read_token(path: Path) -> bytes:
 def _check_private(path: Path, found: os.stat_result) -> None:
     if not ownership.is_trusted(found):
         raise _refused(f"The token file {path} belongs to {ownership.owner(found)}, who knows it.")
-    if found.st_mode & _OTHERS:
-        mode = stat.S_IMODE(found.st_mode)
-        raise _refused(
-            f"The token file {path} is open to other users (mode {mode:04o}).",
-            do=f"chmod 600 {path}",
-        )
+    if why := ownership.why_open(found):
+        raise _refused(f"The token file {path} {why}.", do=f"chmod 600 {path}")
 
 
 def _refused(

@@ -242,7 +242,7 @@ def test_compiled_code_that_others_can_have_written_is_left_out(
     found, said = newest_usable([folder.path])
     assert found is not None
     assert (found.step, found.compiled, len(said)) == (10, {}, 1)
-    assert f"others can write to {path} (mode 0777)" in said[0]
+    assert f"{path} can be written by other users (mode 0777)" in said[0]
 
 
 def test_compiled_code_that_is_missing_costs_no_checkpoint(folder: CheckpointFolder) -> None:

@@ -141,7 +141,7 @@ def test_compiled_code_of_others_is_left_and_warned_of(
     )
     warned, warm = warmed(TRAIN)
     assert isinstance(warm, m.Warm)
-    assert f"others can write to {path.parent} (mode 0777)" in warned.text
+    assert f"{path.parent} can be written by other users (mode 0777)" in warned.text
 
 
 @pytest.mark.turns(4)

@@ -7,7 +7,6 @@ host that was dialled. Whoever listens asks for no certificate: peers prove the 
 import asyncio
 import socket
 import ssl
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,7 +21,6 @@ from trainmover.tls.files import TlsFiles
 from trainmover.tls.secure_socket import SecureSocket
 from trainmover.tls.stream import Secured, begins_like_tls
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _FLIGHTS_MAX = 8
 _DRAIN_BYTES = 65536
 
@@ -132,9 +130,8 @@ def _check_private(key: str) -> None:
         raise refusals.unfit(f"The key {key} cannot be used", error) from error
     if not ownership.is_trusted(found):
         raise _known_to_others(key, f"belongs to {ownership.owner(found)}", "Give one of your own.")
-    if found.st_mode & _OTHERS:
-        mode = stat.S_IMODE(found.st_mode)
-        raise _known_to_others(key, f"is open to other users (mode {mode:04o})", f"chmod 600 {key}")
+    if why := ownership.why_open(found):
+        raise _known_to_others(key, why, f"chmod 600 {key}")
 
 
 def _known_to_others(key: str, why: str, do: str) -> UserError:

@@ -17,10 +17,10 @@ import msgspec
 import xxhash
 
 from trainmover.ids import Step
+from trainmover.ownership import foreign_writer, open_regular, read_regular, size_of_regular
 from trainmover.protocol.checkpoint import FIRST_STEPS, FORMAT, MANIFEST, PUBLISHED
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import Checkpoint, Written
-from trainmover.regular_files import foreign_writer, open_regular, read_regular, size_of_regular
 
 PART_BYTES = 16 * 1024 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024

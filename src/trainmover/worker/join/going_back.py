@@ -18,9 +18,9 @@ from trainmover.errors import (
     UserError,
 )
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.ownership import open_regular, size_of_regular
 from trainmover.protocol.checkpoint import bulk_name
 from trainmover.protocol.messages import Foreign, Source, Switch, Warned, WorkerFact
-from trainmover.regular_files import open_regular, size_of_regular
 from trainmover.state import tensor_bytes
 from trainmover.state.encode import decode
 from trainmover.state.snapshot import Snapshot

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, TrainmoverError
 from trainmover.ids import Rank
+from trainmover.ownership import foreign_writer, read_regular
 from trainmover.protocol.messages import (
     Certificate,
     Foreign,
@@ -24,7 +25,6 @@ from trainmover.protocol.messages import (
     Warned,
     WorkerFact,
 )
-from trainmover.regular_files import foreign_writer, read_regular
 from trainmover.sandbox import layout
 from trainmover.sandbox.binding import Binding
 from trainmover.sandbox.record import Record, blob_name
