@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "installed": set(),
     "ownership": {"errors"},
     "escaping": set(),
+    "tracebacks": {"escaping"},
     "descriptors": set(),
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
@@ -49,22 +50,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS
-    | {"asked", "descriptors", "durable", "lifeline", "names", "ownership", "tls", "token_file"}
+    | {"asked", "descriptors", "durable", "escaping", "lifeline", "names", "ownership", "tls"}
+    | {"token_file"}
     | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
-    | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file"}
+    | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "tracebacks"}
     | {"escaping", "fork_server", "ownership", "splice", "protocol", "listeners", "state"},
     "server": WORDS
     | {"descriptors", "durable", "escaping", "lifeline", "names", "ownership", "splice"}
-    | {"tls", "token_file"}
+    | {"tls", "token_file", "tracebacks"}
     | {"protocol", "listeners", "controller", "journal"},
     "simulator": WORDS
     | {"symptoms", "protocol", "controller", "rank", "journal", "agent", "server"},
     "launch": WORDS
     | {"communicators", "descriptors", "lifeline", "fork_server", "ownership", "tls", "token_file"}
-    | {"protocol", "controller", "journal", "server", "agent"},
+    | {"tracebacks", "protocol", "controller", "journal", "server", "agent"},
     "cli": WORDS
     | {"communicators", "descriptors", "escaping", "outlet", "spans", "tls", "token_file"}
+    | {"tracebacks"}
     | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
@@ -122,6 +125,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "names",
     "spans",
     "outlet",
+    "tracebacks",
     "installed",
     "ownership",
     "descriptors",

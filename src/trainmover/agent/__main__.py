@@ -18,6 +18,7 @@ from trainmover.fork_server import ForkServer
 from trainmover.ids import MachineId
 from trainmover.lifeline import die_with
 from trainmover.tls.files import all_or_none
+from trainmover.tracebacks import escape_tracebacks
 
 
 def main(options: argparse.Namespace | None = None) -> int:
@@ -25,7 +26,9 @@ def main(options: argparse.Namespace | None = None) -> int:
 
     options: by default those of this process's command line
     """
-    options = flags.parser().parse_args() if options is None else options
+    if options is None:
+        escape_tracebacks()
+        options = flags.parser().parse_args()
     if options.parent:
         die_with(options.parent)
     raise_limit()

@@ -19,6 +19,7 @@ from trainmover.cli.suggest import did_you_mean
 from trainmover.cli.verbs import VERBS, parser_of
 from trainmover.errors import JobFailed, TrainmoverError, UserError
 from trainmover.outlet import open_standard_streams
+from trainmover.tracebacks import escape_tracebacks
 from trainmover.version import VERSION
 
 _EXIT_CODES = "exit-codes"
@@ -29,7 +30,9 @@ UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, er
 def main(argv: list[str] | None = None) -> int:
     """Exit status of one command."""
     open_standard_streams()
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:  # This process is ours alone.
+        escape_tracebacks()
+        argv = sys.argv[1:]
     try:
         status = _dispatch(argv)
         sys.stdout.flush()

@@ -25,6 +25,7 @@ from trainmover.server.store_listener import StoreListener
 from trainmover.splice import Ends
 from trainmover.tls.files import all_or_none
 from trainmover.token_file import read_token
+from trainmover.tracebacks import escape_tracebacks
 
 if TYPE_CHECKING:
     from trainmover.tls.contexts import Tls
@@ -42,6 +43,7 @@ def main() -> None:
     for flag in ("--tls-cert", "--tls-key", "--tls-ca"):
         parser.add_argument(flag, default="", metavar="FILE")
     options = parser.parse_args()
+    escape_tracebacks()
     die_with(options.parent)
     raise_limit()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # It ends with the run, not before.

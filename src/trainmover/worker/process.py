@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 from trainmover.comm import groups, hook_torch
 from trainmover.comm.choice import load_all
 from trainmover.descriptors import raise_limit
+from trainmover.escaping import one_line
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.listeners.dial import dial_in_tls
 from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
@@ -100,8 +101,8 @@ def _end_with_device(why: str) -> None:
     """Nothing on it can be believed any more: this process ends as if it were lost, the job goes
     on."""
     print(
-        f"trainmover: the device of this process is lost: {why}. Its rank goes to another machine; "
-        "look at this one's GPU before it is used again.",
+        f"trainmover: the device of this process is lost: {one_line(why)}. Its rank goes to "
+        "another machine; look at this one's GPU before it is used again.",
         file=sys.stderr,
         flush=True,
     )

@@ -14,6 +14,7 @@ from functools import partial
 from trainmover.agent.workers.births import Births
 from trainmover.agent.workers.output import StreamReader
 from trainmover.errors import ProtocolError, UserError
+from trainmover.escaping import one_line
 from trainmover.fork_server import Birth, Child
 from trainmover.protocol.framing import FrameReader
 from trainmover.protocol.messages import decode_worker_fact
@@ -173,7 +174,8 @@ class Worker:
             self._to.fact(payload)
 
     def _broke_the_rules(self, error: ProtocolError) -> None:
-        self._to.lines("stderr", f"trainmover: worker killed: {error.happened}\n".encode())
+        why = one_line(error.happened)
+        self._to.lines("stderr", f"trainmover: worker killed: {why}\n".encode())
         self.signal(signal.SIGKILL)
 
     def _ended(self) -> None:

@@ -7,7 +7,6 @@ whose agents live elsewhere. It goes on from the journal it finds.
 import asyncio
 import os
 import socket
-import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from trainmover.server.checkpoints.folder import CheckpointFolder
 from trainmover.server.run import Server, bind, collect_seldom
 from trainmover.server.view.notices import Notice
 from trainmover.token_file import read_token
+from trainmover.tracebacks import print_exception
 
 FAILED = 70
 SHOWN_S = 1.0
@@ -276,7 +276,7 @@ def _fail(
         server.failed(error)
         return
     try:
-        traceback.print_exception(error or RuntimeError(context["message"]))
+        print_exception(error or RuntimeError(context["message"]))
         flush_output()
     finally:
         os._exit(FAILED)
