@@ -1,6 +1,6 @@
 # The verbs of this project. CI runs the same ones (.ci/run). `make setup` is implied by all of them.
 #
-#   make setup    a virtual environment in .venv, everything pinned by constraints.txt
+#   make setup    a virtual environment in .venv, everything pinned by constraints.txt, with hashes
 #   make demo     train, move a machine, kill a machine, compare bit for bit; leaves demo/
 #   make test     every test but the soak campaigns
 #   make check    format, lint, types
@@ -15,10 +15,12 @@
 #                 how soon a failure is seen, what strangers at a door cost, what deciding costs, what a
 #                 slow machine costs, changes every few seconds, and false signs of failure
 #   make gpu      on a machine with a GPU: the tests that need one, and what NCCL comes to there
+#   make lock     after a change of constraints.txt: hashes of all its packages, into the lock files
+#   make audit    known vulnerabilities of what the lock files name, where a database can be asked
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
 #   make clean    remove what the verbs made
 #
-# torch comes first and alone: PYTHON=python3.12 chooses the interpreter, and
+# torch comes alone, without a hash: PYTHON=python3.12 chooses the interpreter, and
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu the source of a CPU build where the default index
 # serves a CUDA one. WORKERS=2 lets that many tests run at once. Where there is no C++20 compiler,
 # TRAINMOVER_NATIVE=0 goes without the native communicator.
@@ -37,6 +39,8 @@ READY := $(VENV)/ready
 EXTENSION := $(VENV)/extension
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+LOCK := $(BIN)/uv pip compile -q --no-deps --generate-hashes --universal --python-version 3.11.5 \
+	--no-annotate --custom-compile-command "make lock"
 SOURCES := src tests bench examples native docs
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
@@ -44,18 +48,19 @@ NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/sr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu docs clean
+.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(EXTENSION)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trainmover needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ".\nNothing was installed.\nName a newer one: make setup PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
 	$(PIP) install -c constraints.txt $(TORCH_FROM) torch
-	$(PIP) install -c constraints.txt nanobind scikit-build-core $(if $(shell command -v cmake),,cmake ninja)
+	$(if $(shell command -v cmake),,$(PIP) install -c constraints.txt cmake ninja)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
@@ -121,8 +126,19 @@ gpu: $(EXTENSION)
 	$(BIN)/python -m pytest tests/gpu
 	$(BIN)/python -m bench.gpu
 
-$(VENV)/docs: $(READY)
-	$(PIP) install -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+lock: $(READY)
+	$(PIP) install -c constraints.txt uv
+	sed '/^# extra: docs/,$$d; /^torch==/d' constraints.txt | $(LOCK) -o requirements.lock -
+	sed '1,/^# extra: docs/d' constraints.txt | $(LOCK) -o requirements-docs.lock -
+
+$(VENV)/audit: $(READY)
+	-$(PIP) install -c constraints.txt pip-audit && touch $@
+
+audit: $(VENV)/audit
+	@$(BIN)/python tests/audit/audit.py
+
+$(VENV)/docs: $(READY) requirements-docs.lock
+	$(PIP) install --require-hashes --no-deps -r requirements-docs.lock
 	@touch $@
 
 docs: $(VENV)/docs
