@@ -4,6 +4,9 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
+from trainmover.agent.workers import output
 from trainmover.agent.workers.output import BATCH_BYTES, LogFiles, ScreenBatch, StreamReader
 from trainmover.ids import Rank
 
@@ -101,3 +104,21 @@ def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     lines = [(full, b"line\n"), (full, b"line\n"), (other, b"line\n")]
     assert log(lines) == [(full, "No space left on device")]
     assert other.read_bytes() == b"line\n"
+
+
+def test_a_chatty_script_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has written last is kept."""
+    monkeypatch.setattr(output, "LOG_BYTES_MAX", 1000)
+
+    async def chat() -> None:
+        files = LogFiles(lambda path, why: None)
+        for number in range(1000):
+            files.append(tmp_path / "stdout.log", b"%08d\n" % number)
+        files.close()
+
+    asyncio.run(chat())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stdout.log", "stdout.log.1"]
+    kept = (tmp_path / "stdout.log.1").read_bytes() + (tmp_path / "stdout.log").read_bytes()
+    lines = [int(line) for line in kept.split()]
+    assert len(kept) <= 2 * 1009
+    assert lines == list(range(1000 - len(lines), 1000))

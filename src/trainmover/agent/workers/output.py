@@ -17,6 +17,8 @@ from trainmover.outlet import Outlet, write_all
 BATCH_S = 0.05
 READ_BYTES = 64 * 1024
 PARTIAL_BYTES_MAX = 64 * 1024
+LOG_BYTES_MAX = 1 << 30
+"""A log file that has more is set aside, as NAME.1, in place of the one that was there."""
 BATCH_BYTES = 256 * 1024
 
 Lines = Callable[[bytes], None]
@@ -145,6 +147,9 @@ class LogFiles:
 
 def _append(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_name(f"{path.name}.1"))
     with open(path, "ab", buffering=0, opener=_for_us_only) as file:
         write_all(file.fileno(), data)
 
