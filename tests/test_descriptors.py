@@ -65,6 +65,7 @@ def test_peers_leave_more_than_half_to_the_job(files: int) -> None:
     assert max(controller, worker) <= files / 2
     assert 3 * its.at_once < its.strangers, "a member is pushed out before it is heard"
     assert its.streams < its.proved
+    assert its.streams <= 256
 
 
 def test_an_accept_without_descriptors_is_told_once_and_tried_again() -> None:

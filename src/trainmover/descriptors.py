@@ -18,6 +18,9 @@ LIMIT_MAX = 1 << 20
 STRANGERS_MAX = 256
 NATIVE_STRANGERS_MAX = 512
 PROVED_MAX = 1024
+STREAMS_MAX = 256
+"""Each takes a write a second of the controller, which shares its cores with the job: 500 took 0.15
+of one, and a tenth of a step on two busy cores."""
 CLIENTS_MAX = 256
 TELL_S = 60.0
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -75,7 +78,7 @@ def shares(files: int | None = None) -> Shares:
         at_once=strangers * 15 // 64,
         native_strangers=_between(16, files // 8, NATIVE_STRANGERS_MAX),
         proved=proved,
-        streams=proved // 2,
+        streams=min(proved // 2, STREAMS_MAX),
         clients=_between(16, files // 8, CLIENTS_MAX),
     )
 
