@@ -1,1 +1,1 @@
-"""Messages between two members while strangers flood a door."""
+"""Messages and steps of a job while strangers and viewers crowd its listeners."""

@@ -1,28 +1,33 @@
-"""What messages between two members take while strangers flood the door of one.
+"""What strangers and viewers cost a job that trains, by the messages and by the steps of it.
 
-    python -m bench.flood            ten rounds, about three minutes
-    python -m bench.flood --quick    two rounds
+    python -m bench.flood                   ten rounds of messages, five of steps: 15 minutes
+    python -m bench.flood --quick           two rounds of each
+    python -m bench.flood --only messages   or steps
 
-Strangers do not know the token. knocks: connections that say nothing, as many as can be made;
-greetings: such as get a proof in answer; both over TCP, as another user where that is possible.
-descriptors: by the local door, for which one must be the same user, each with a socket whose
-closing takes seconds. Beside each a control arm: the same flood hits the door of a third process,
-which is in no group. What the flood costs the cores is the same in both, so only what it does to
-who listens is measured. The arms take turns in every round. A message is 4 KiB, there and back,
-between two processes that count as two hosts.
+Steps: see `bench/flood/steps.py`. Messages: what one between two members takes while strangers
+flood the door of one. Strangers do not know the token. knocks: connections that say nothing, as
+many as can be made; greetings: such as get a proof in answer; both over TCP, as another user where
+that is possible. descriptors: by the local door, for which one must be the same user, each with a
+socket whose closing takes seconds. Beside each a control arm: the same flood hits the door of a
+third process, which is in no group. What the flood costs the cores is the same in both, so only
+what it does to who listens is measured. The arms take turns in every round. A message is 4 KiB,
+there and back, between two processes that count as two hosts.
 """
 
 import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 
 from bench import result
 from bench.collectives.arms import NativeArm
 from bench.collectives.crew import Crew
+from bench.flood import steps
 from bench.flood.strangers import FLOODS, Stranger
 
 P99_MOST = 2.0
@@ -87,16 +92,49 @@ def main() -> int:
     """Exit status 0 if every claim holds."""
     parser = result.parser("flood", __doc__)
     parser.add_argument("--quick", action="store_true", help="few messages; no claim to be stable")
+    parser.add_argument("--only", choices=PARTS, help="one part (both)")
     options = parser.parse_args()
-    rounds, messages = (QUICK_ROUNDS, QUICK_MESSAGES) if options.quick else (ROUNDS, MESSAGES)
+    claims: list[result.Claim] = []
+    table: list[str] = []
+    loads: list[float] = []
+    raw: dict[str, Any] = {}
+    for part in [options.only] if options.only else PARTS:
+        found = PARTS[part](options.quick)
+        claims += found.claims
+        table += [*found.table, ""]
+        loads += found.loads
+        raw[part] = found.raw
+    path = result.write("flood", claims, table, result.setting(loads), raw, quick=options.quick)
+    return result.say("flood", claims, [*table, f"written to {path}"], as_json=options.json)
+
+
+@dataclass
+class Part:
+    """What one part has found."""
+
+    claims: list[result.Claim]
+    table: list[str]
+    loads: list[float]
+    raw: dict[str, Any]
+
+
+def measure_messages(quick: bool) -> Part:
+    rounds, messages = (QUICK_ROUNDS, QUICK_MESSAGES) if quick else (ROUNDS, MESSAGES)
     with Crew(5, make) as crew:
         flooded, loads = run(crew, rounds, messages)
-    claims = judge(flooded)
-    table = tabulated(flooded)
-    where = result.setting(loads)
     raw = {kind: asdict(one) for kind, one in flooded.items()}
-    path = result.write("flood", claims, table, where, raw, quick=options.quick)
-    return result.say("flood", claims, [*table, f"written to {path}"], as_json=options.json)
+    return Part(judge(flooded), tabulated(flooded), loads, raw)
+
+
+def measure_steps(quick: bool) -> Part:
+    found, loads = steps.measure(quick=quick)
+    raw = {
+        limit: {kind: asdict(one) for kind, one in kinds.items()} for limit, kinds in found.items()
+    }
+    return Part(steps.judge(found), steps.tabulated(found), loads, raw)
+
+
+PARTS: dict[str, Callable[[bool], Part]] = {"messages": measure_messages, "steps": measure_steps}
 
 
 def run(crew: Crew, rounds: int, messages: int) -> tuple[dict[str, Flooded], list[float]]:

@@ -1,11 +1,15 @@
-"""The flood bench: what is claimed from which figures, and that strangers knock, greet and pass."""
+"""The flood bench: what is claimed from which figures, and that strangers knock, greet, pass and
+hold."""
 
 import socket
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from bench.flood import __main__ as flood
+from bench.flood import holder, steps
+from bench.flood.holder import Holder
 from bench.flood.strangers import FLOODS, Stranger, greet
 
 
@@ -72,3 +76,36 @@ def test_a_strangers_greeting_is_answered_as_a_members() -> None:
                 link.recv(1)
     finally:
         endpoint.close()
+
+
+def test_limits_that_cannot_be_had_are_called_so() -> None:
+    assert [files for files, _ in steps.limits(1 << 20)] == [256, 1024, 65536]
+    assert steps.limits(20000)[-1] == (20000, "20000 (not 65536: the host's limit)")
+    assert steps.limits(1024)[1:] == [(1024, "1024 (not 65536: the host's limit)")]
+
+
+def test_each_stretch_is_judged_by_those_beside_it() -> None:
+    """A host that is slow for a while makes both slow."""
+    held = steps.Held(with_ms=[21.0, 210.0, 19.0], without_ms=[20.0, 200.0, 20.0])
+    held.held, held.opened, held.core = [64, 64, 60], [1300, 1200, 1250], [0.05, 0.06, 0.04]
+    found = {"1024": {"viewer": held}}
+    assert [(claim.value, claim.holds) for claim in steps.judge(found)] == [(1.05, True)]
+    assert "| 1024 | viewer | 21.0 | 20.0 | 64 | 1250 | 0.050 |" in steps.tabulated(found)
+    held.with_ms[0] = 23.0
+    assert [claim.holds for claim in steps.judge({"1024": {"viewer": held}})] == [True]
+    held.with_ms[1] = 230.0
+    assert [claim.holds for claim in steps.judge({"1024": {"viewer": held}})] == [False]
+
+
+def test_connections_are_held_and_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holder, "HELD", 3)
+    one = Holder()
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        one.begin("viewer", [listener.getsockname()], "the token")
+        for _ in range(3):
+            came = stack.enter_context(listener.accept()[0])
+            assert b"Bearer the token" in came.recv(1000)
+        came.close()
+        stack.enter_context(listener.accept()[0])
+        assert one.end() == (3, 4)
