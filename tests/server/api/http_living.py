@@ -124,13 +124,19 @@ class Living:
         await self._api.start(api)
 
     async def _train(self) -> None:
-        """All ranks at once, and nothing while a change is under way."""
+        """Commit a step of all ranks at once, and nothing while a change is under way.
+
+        A machine that has not heard of the newest membership yet, such as a leaver, trains in none.
+        """
         while True:
             await asyncio.sleep(STEP_S)
+            job = self.server.job
             running = [
-                player for player in self.players if player.running and not player.gone.is_set()
+                player
+                for player in self.players
+                if player.running and player.epoch == job.epoch and not player.gone.is_set()
             ]
-            if self.server.job.change is None and len(running) == SPEC.machines:
+            if job.change is None and len(running) == SPEC.machines:
                 for player in running:
                     player.commit(1, first=False)
 

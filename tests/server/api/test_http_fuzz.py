@@ -43,4 +43,4 @@ def test_no_request_breaks_the_api(who: dict[str, str], long: str, tmp_path: Pat
 
             one()
         assert httpx.get(f"{living.url}{V1}/status", headers=who).status_code == 200
-        assert not living.server.over
+        assert not living.server.over, living.server.job.ended_because
