@@ -14,6 +14,9 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).resolve().parent / "results"
+"""Results that a document links. `tests/test_repository.py` refuses any other file here."""
+TEMPORARY = RESULTS / "tmp"
+"""Looks and raw data, which git ignores. Raw data is attached to a release."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,17 @@ def write(
     *,
     quick: bool,
 ) -> Path:
-    """Leave <date>-<name>.json and .md; the path of the second.
+    """Write <date>-<name>.md and .json, and raw data into TEMPORARY; return the Markdown's path.
 
-    quick  a look, not a result: it goes to bench/results/tmp, which git ignores
+    quick  a look, not a result: all of it goes into TEMPORARY
     """
-    folder = RESULTS / "tmp" if quick else RESULTS
-    folder.mkdir(parents=True, exist_ok=True)
+    TEMPORARY.mkdir(parents=True, exist_ok=True)
+    folder = TEMPORARY if quick else RESULTS
     stem = folder / f"{where.date.replace(' ', '-').replace(':', '')}-{name}"
     said = [claim.as_json() for claim in claims]
-    document = {"bench": name, "claims": said, "setting": asdict(where), "raw": raw}
-    stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    document = {"bench": name, "claims": said, "setting": asdict(where)}
+    stem.with_suffix(".json").write_text(json.dumps(document, sort_keys=True) + "\n")
+    (TEMPORARY / f"{stem.name}-raw.json").write_text(json.dumps(raw, indent=1) + "\n")
     lines = [f"# {name}, {where.date}", "", *table, "", "| claim | value | expected | holds |"]
     lines += ["|---|---|---|---|"]
     for claim in said:
