@@ -18,6 +18,9 @@
 #   make lock     after a change of constraints.txt: hashes of all its packages, into the lock files
 #   make audit    known vulnerabilities of what the lock files name, where a database can be asked
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
+#   make coverage    lines and branches that the tests without processes reach; build/coverage
+#   make release  what a release needs: one version everywhere, a clean tree, tests, both builds;
+#                 names the tag, and makes it with TAG=1
 #   make clean    remove what the verbs made
 #
 # torch comes alone, without a hash: PYTHON=python3.12 chooses the interpreter, and
@@ -41,14 +44,14 @@ PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-versio
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 LOCK := $(BIN)/uv pip compile -q --no-deps --generate-hashes --universal --python-version 3.11.5 \
 	--no-annotate --custom-compile-command "make lock"
-SOURCES := src tests bench examples native docs
+SOURCES := src tests bench examples native docs tools
 NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/src -type f)
 
 # Bytecode is kept, whatever the shell says: without it each of a test's processes compiles anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs clean
+.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs coverage release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -144,6 +147,16 @@ $(VENV)/docs: $(READY) requirements-docs.lock
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+# Rooms without processes of their own: what `make test` runs.
+COVERED := $(wildcard $(addprefix tests/,cli controller health journal protocol rank simulator tls))
+coverage: $(EXTENSION)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not soak' $(COVERED) \
+		--cov --cov-report term --cov-report html:build/coverage
+
+release: $(READY)
+	$(PIP) install -c constraints.txt build
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/release.py $(if $(TAG),--tag)
+
 clean:
-	rm -rf $(VENV) build dist demo web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results/tmp
+	rm -rf $(VENV) build dist demo web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage bench/results/tmp
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
