@@ -4,7 +4,7 @@
 #   make demo     train, move a machine, kill a machine, compare bit for bit; leaves demo/
 #   make test     every test but the soak campaigns
 #   make check    format, lint, types
-#   make fix      format and lint, mended in place
+#   make fix      format, lint and licence lines, mended in place
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make wheels   wheels for those without a compiler, into dist/, for x86_64 and aarch64
@@ -85,6 +85,7 @@ check: $(READY)
 fix: $(READY)
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/python tools/licence_lines.py --fix
 
 native: $(EXTENSION)
 	@native/test.sh

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tools import licence_lines
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench/results"
 BYTES_MAX = 11_000_000
@@ -157,3 +159,18 @@ def test_hooks_run_what_make_check_runs() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert [hook["id"] for hook in hooks] == ["ruff", "ruff-format", "mypy"]
     assert {hook["entry"].split()[0] for hook in hooks} == {".venv/bin/ruff", ".venv/bin/mypy"}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "expected"),
+    [
+        (".py", '"""A."""\n', '# SPDX-License-Identifier: Apache-2.0\n"""A."""\n'),
+        (".py", "", "# SPDX-License-Identifier: Apache-2.0\n"),
+        (".sh", "#!/bin/sh\nx\n", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\nx\n"),
+        (".hpp", "#pragma once\n", "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n"),
+        (".css", "a {}\n", "/* SPDX-License-Identifier: Apache-2.0 */\na {}\n"),
+    ],
+)
+def test_the_licence_comes_first_and_once(suffix: str, text: str, expected: str) -> None:
+    assert licence_lines.with_licence(text, suffix) == expected
+    assert licence_lines.with_licence(expected, suffix) == expected
