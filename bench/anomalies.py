@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often are signs of a coming failure wrong, and how soon are they there?
 
     python -m bench.anomalies            24 h of 256 machines, each detector, three kinds of noise

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long does a job stand still when a machine is replaced? Beside torchrun, in one sitting.
 
     python -m bench.downtime            five trials of each, about ten minutes

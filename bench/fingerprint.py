@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast state is fingerprinted, on one core: a part of `bench.state`."""
 
 import statistics

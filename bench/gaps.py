@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Downtime, by the same ruler for every arm.
 
 downtime = first completed step after - last completed step before - median step, of one rank by its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What NCCL under trainmover comes to on one GPU, part by part; each takes eight minutes at most.
 
     python -m bench.gpu                  all parts, one after the other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/gpt.py with many groups: over all ranks as many more as the first argument says.
 
 They stand for those that a job of several kinds of parallelism has: for data, tensors, stages,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """160 modules with 159 buffers, as a ResNet-50 has them, and hardly anything to compute."""
 
 import argparse

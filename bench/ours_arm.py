@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """trainmover on the same model: four machines of one rank, standbys, examples/gpt.py as it is.
 
 The ruler is the one of the other arm: the moments at which ranks committed their steps, which the

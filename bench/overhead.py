@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What does trainmover cost while nothing happens? The same script under both, in turns.
 
     python -m bench.overhead            three runs of each

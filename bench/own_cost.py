@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What trainmover takes of each rank's processor, measured inside: see `own_time`.
 
 Of every arm two runs. Ours: first steps in which our time on the main thread is taken, and that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script of ours, with what trainmover takes of its main thread written to BENCH_DIR.
 
     own_time.py gpt --steps 200         examples/gpt.py

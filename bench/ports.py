@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports for processes that must be told one, as torchrun's store is."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What does it cost to change a job's machines again and again? Beside saving and restarting.
 
     python -m bench.rebalance            4 and 8 machines, about eight minutes

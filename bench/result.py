@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Claims and the dated files that hold them."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FSDP2 over all ranks, so that each alone holds its shard: 35 MB of state a rank of three."""
 
 import argparse

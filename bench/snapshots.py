@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What snapshots cost at the interval they find for themselves: a part of `bench.state`."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each mechanism buys: the paper's ablation (its Fig. 15), on CPU with a compiled model.
 
     python -m bench.standby            three trials of each arm, about fifteen minutes

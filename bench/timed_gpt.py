@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/gpt.py, with the moment of every completed step written to BENCH_DIR."""
 
 import os

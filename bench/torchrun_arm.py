@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchrun as the baseline: four agents on one host, one rank each, c10d rendezvous.
 
 It is treated kindly: the replacement agent starts at the instant of the kill, with no image to pull

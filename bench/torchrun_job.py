@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker of the torchrun arm: examples/gpt.py's model under DDP, as one writes it to survive
 with torchrun alone: a distributed checkpoint every few steps, and a planned stop that saves first.
 

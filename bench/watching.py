@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What does watching cost? The controller that is read from, the job that trains, and the page.
 
     python -m bench.watching            10 s a size, three pairs of runs

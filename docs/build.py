@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `make docs` does beside mkdocs.
 
 Files of the repository that pages link to become part of the site, tables of flags are made from

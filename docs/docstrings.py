@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How our docstrings become pages: a line `name  what it is` becomes an item of a list."""
 
 import re

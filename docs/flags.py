@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arguments and flags of each command, from its own parser, as a table for its page."""
 
 import argparse

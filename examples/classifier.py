@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small convolutional network with batch-norm learns to tell drawn shapes apart.
 python examples/classifier.py
 torchrun --nproc-per-node 2 examples/classifier.py

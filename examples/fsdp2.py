@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fully sharded: every rank holds a shard of parameters and optimizer state; or several copies.
 torchrun --nproc-per-node 2 examples/fsdp2.py
 trainmover run --machines 2 --standbys 1 examples/fsdp2.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A byte-level GPT, data parallel. Any of these trains it:
 python examples/gpt.py
 torchrun --nproc-per-node 2 examples/gpt.py

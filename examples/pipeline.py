@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pipeline: each rank holds one stage of the model; four micro-batches are on their way at once.
 torchrun --nproc-per-node 2 examples/pipeline.py
 trainmover run --machines 2 --standbys 1 examples/pipeline.py

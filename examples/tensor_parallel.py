@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensor parallel in pairs of ranks, data parallel between the pairs.
 torchrun --nproc-per-node 2 examples/tensor_parallel.py
 trainmover run --machines 2 --standbys 1 examples/tensor_parallel.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The build backend: scikit-build-core, but for the editable install.
 
 `pip install -e .` puts src on the path by a plain .pth file and builds the extension into

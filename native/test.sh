@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Build the C++ tests and run them; `address` (with undefined behaviour) or `thread`: under that sanitizer.
 #
 #   native/test.sh [plain | address | thread [TEST [ARGUMENT...]]]    all of them, or that one

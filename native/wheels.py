@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wheels for those without a compiler: of each CPython that is here, and one for all from 3.12 on.
 
     python native/wheels.py [--python python3.11 python3.13] [--arch x86_64 aarch64] [--out dist]

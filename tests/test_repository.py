@@ -174,3 +174,8 @@ def test_hooks_run_what_make_check_runs() -> None:
 def test_the_licence_comes_first_and_once(suffix: str, text: str, expected: str) -> None:
     assert licence_lines.with_licence(text, suffix) == expected
     assert licence_lines.with_licence(expected, suffix) == expected
+
+
+def test_each_source_file_names_its_licence() -> None:
+    assert len(licence_lines.sources()) > 900
+    assert licence_lines.main([]) == 0

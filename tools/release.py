@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the tree is ready for a release, build it, and name the tag: `make release`.
 
     python tools/release.py [--tests "make check docs test-all"] [--out dist] [--tag]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the page into the package, as data: whoever installs a wheel needs no Node. What it was built
 // from is in built-from.txt, so that a test finds a page that is older than its sources.
 import { createHash } from "node:crypto";

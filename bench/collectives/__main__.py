@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our collectives beside torch's gloo and Open MPI, all in one sitting.
 
     python -m bench.collectives            ten rounds, up to 160 processes, about twenty minutes

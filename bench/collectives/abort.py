@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One of four ranks is killed or stopped in the middle of an all_reduce: when are the others out?
 
 Killed: from the signal to the last survivor's error; nobody tells them. Stopped: no library can

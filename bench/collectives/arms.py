@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The libraries behind one face: `call(operation, buffers)` gives what a rank runs, and times.
 
 Ours is called as the adapter calls it, synchronously with pointers. gloo is called through its

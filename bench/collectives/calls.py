@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of a call: every arm, 2 and 4 ranks, all sizes, arms in turns."""
 
 import math

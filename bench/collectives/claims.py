@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is claimed, and from which figures each claim is made.
 
 A ratio is the median over the rounds of that round's ratio: both sides of a pair were measured

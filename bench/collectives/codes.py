@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the codes of frames cost, and encryption: an all_reduce of two ranks over loopback TCP.
 
 A code is some tens of nanoseconds, which no two arms tell from chance. So one arm makes and checks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a bench: forked from a parent that has imported torch, so they start in a moment
 and share its memory; every one of them ends with the `with` block, stopped ones included."""
 

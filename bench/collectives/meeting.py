@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where gloo's ranks find each other: a store that lives in one process of the crew."""
 
 from datetime import timedelta

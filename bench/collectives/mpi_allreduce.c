@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Times MPI_Allreduce (f32 sum, in place) as bench/collectives does every other arm.
  *
  *     mpirun -n RANKS mpi_allreduce BYTES SAMPLES BATCH [BYTES SAMPLES BATCH ...]

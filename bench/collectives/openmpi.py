@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open MPI's all_reduce: mpi_allreduce.c, compiled for this run and started anew in every round."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of an all_reduce over its size, a line for each arm. matplotlib is an extra."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many seats on this one machine: what a small sum costs them, and what sharing hosts does.
 
 A small sum goes by a tree. It is compared with the way of all pairs, by which each seat's 8 bytes

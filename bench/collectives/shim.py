@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `dist.all_reduce` costs above the call into the extension: torch's layer and our shim."""
 
 import importlib

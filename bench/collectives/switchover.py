@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One of N seats is given to another process, in G groups at once: what a stayer spends.
 
 Ours: phase 1 (`prepare`) opens the missing links while training runs, phase 2 (`switchover`) is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures as tables: as Markdown for the result's file, by rich for the screen."""
 
 import io

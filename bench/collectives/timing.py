@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long calls took, and how they are summed up over ranks and rounds."""
 
 import statistics

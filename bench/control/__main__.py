@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What deciding costs as a job grows: the controller without sockets, machines that obey at once.
 
     python -m bench.control            up to 16,384 machines, some minutes

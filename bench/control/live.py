@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real controller in a process of its own, and agents over the loopback interface that do nothing
 but speak: every frame is sealed, sent, heard, decided on and journaled as in earnest.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that obey at once, and the controller that decides, without anything between. One rank
 each."""
 

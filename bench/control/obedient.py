@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that obeys at once: what each order of the controller is answered with."""
 
 from dataclasses import dataclass, field

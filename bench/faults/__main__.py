@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How soon is a failure seen, and is one ever seen that is none?
 
     python -m bench.faults            seven trials of each, and half an hour without a fault

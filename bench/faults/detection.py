@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the moment something dies or stands still to the moment the controller knows.
 
 One job is disturbed again and again, each time when it has settled. Both moments are of one clock:

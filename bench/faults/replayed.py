@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a successor does before it hears anybody: with a bookmark, and from the first event on."""
 
 import tempfile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How quick the simulator is: `trainmover simulate`, as anybody runs it."""
 
 import json

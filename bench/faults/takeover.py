@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the death of a controller until the next one has heard of all machines."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether anybody is suspected in a job where nothing is wrong."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job whose steps vary by a factor of five, and that evaluates for long: nothing is wrong."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What strangers and viewers cost a job that trains, by the messages and by the steps of it.
 
     python -m bench.flood                   ten rounds of messages, five of steps: 15 minutes

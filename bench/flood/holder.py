@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections that somebody holds at the listeners of a run, and opens again when they are closed.
 
 What each kind does with a connection is in `KINDS`. None of them looks anything up: another user

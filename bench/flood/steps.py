@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job's step takes while somebody holds 1,000 connections to the run, of each kind.
 
 One run for each limit of file descriptors, soft and hard. In it, stretches without and with held

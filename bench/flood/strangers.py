@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What somebody can do to a native endpoint's doors who does not know the token."""
 
 import array

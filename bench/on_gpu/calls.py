@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A: what is true of a call, and what it costs."""
 
 import statistics

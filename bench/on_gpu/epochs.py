@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """B: how calls end when a peer is lost, and how epochs begin beside training."""
 
 import os

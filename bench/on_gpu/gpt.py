@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/gpt.py on a GPU that all ranks share: each passes for a host of its own."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """C: whole jobs, moved and killed, beside torchrun with the same model and the same trick."""
 
 import statistics

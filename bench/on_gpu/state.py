@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """D: state, copied, hashed and moved."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that share a GPU, as processes of the bench."""
 
 import multiprocessing

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast state moves, and what keeping it safe costs."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast state moves from sources to a joiner, and what keeping it safe costs.
 
     python -m bench.state            five rounds, up to 2 GB, about five minutes

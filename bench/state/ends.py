@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Both ends of a transfer, each in a process of its own."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pause for state over its size, and under limits. matplotlib is an extra."""
 
 import statistics

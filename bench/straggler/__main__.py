@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What does a slow machine cost, and how soon is it found? Beside doing nothing, and a restart.
 
     python -m bench.straggler            about ten minutes

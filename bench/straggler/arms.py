@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs with machines that are slowed at known steps, and what they have lost by that."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank's own time costs in a step, by the clock of its thread: its clocks, the extension's
 sums, and what is told of it. What the extension does lies where it waits anyway."""
 

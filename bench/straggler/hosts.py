@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines with a network each, joined by a bridge, on this host; ways between them can be slowed.
 
 For root only, and to be used in a network of one's own (`unshare --net`): all of it goes with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job whose steps last a tenth of a second and leave the cores mostly idle.
 
 So a machine that is slowed is slow by itself, not because ranks share too few cores. A step is many

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines, ranks and ways between machines, slowed in turn: `python -m ... EPISODES SEED`.
 
 In a network of its own, so that ways can be slowed; prints what has come of it as JSON. A part of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that is stopped and goes on, again and again: `python -m bench.straggler.slowing PID`.
 
 In a process of its own, so that the job's controller, which shares the bench's, is not in its way.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A stand-in for libnccl, and for the streams and events of a device, in host memory.
 ///
 /// It has libnccl's symbols, as far as `trainmover.comm.nccl` asks for them, and its manners where

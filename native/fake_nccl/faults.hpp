@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// What is to go wrong, or to take long: numbers by name, from the environment or from a call.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Shared memory in which the seats of one communicator meet, by the name that its id has.

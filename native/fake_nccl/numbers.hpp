@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Sums of every type that libnccl knows, element by element, seat after seat.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device of the stand-in: streams and events in host memory (see `comm.nccl.device`).
 
 Its memory is the host's, so every CPU tensor lies in it, and the script's own arithmetic is done by

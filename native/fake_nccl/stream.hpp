@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 /// Streams and events in host memory: a thread that does one thing after the other, and a count.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // The reduction written out element by element, as slow and plain as can be: what reduce.hpp promises.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process, each with an endpoint of its own: what a sanitizer can watch.
 #pragma once
 

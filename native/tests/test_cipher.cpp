@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AES-256-GCM and X25519 of the system's libcrypto, and links that use them. Without one: nothing.
 #include <array>
 #include <cstdio>

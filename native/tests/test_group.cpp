@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups whose seats are threads: sums, replacement, abort in the middle, messages.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links that are opened when they are needed: which are there from the start, that the others come by
 // whatever way they are first used, and that whoever waits hears of every end, with a link or without.
 #include <algorithm>

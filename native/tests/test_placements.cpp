@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One result everywhere: the bits of a sum follow from the number of seats and the call alone, wherever
 // the seats are, and whatever was moved before.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of collectives, for every number of seats that may ever come: no cut of nothing, no
 // loop without an end, trees that reach everybody once.
 #include "session/plan.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every dtype, operation and instruction set against the naive reduction, bit for bit.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything at once, with delays at every point and lock, by chance: a seed says what happens, and where
 // threads are held up.
 //

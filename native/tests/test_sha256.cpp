@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The published vectors of FIPS 180-4 and RFC 4231, and lengths around the end of a block.
 #include <span>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vectors of the paper's reference implementation (vectors.h: key and message count up from 0).
 #include <cstdint>
 #include <vector>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """trainmover: replace a machine of a running PyTorch job while the others stay alive.
 
     import trainmover as tm

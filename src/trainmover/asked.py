@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step asks of many objects at once: whether any answers otherwise than it did, and what
 lies in memory that was looked at before.
 

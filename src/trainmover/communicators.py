@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which communicators there are, and which one is taken: known without torch, in every room."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File descriptors of this process: the limit, and the share that each kind of peer gets.
 
 A process that has used up its limit can accept nobody, open no file and start nothing. So peers

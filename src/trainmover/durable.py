@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a power failure must not take."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts from outside as they may be shown: none of their characters steers a terminal, hides, or
 changes the order of others.
 

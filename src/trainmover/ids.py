@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nouns that every room shares. Nothing here imports anything of ours."""
 
 from typing import NewType

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What came with Python or by a package installer, and is none of a script's own files."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ties processes to each other, so that nothing outlives the job. Linux only."""
 
 import atexit

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of addresses: torch asks for one as a process first connects to a store, only to show it in
 messages. Where the name server says nothing that takes five or ten seconds, and a recovery may have
 to wait for it.

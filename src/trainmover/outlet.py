@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing that cannot fail into who writes, and does not hold him up: to a screen, a pipe, a log.
 
 A full disk, a terminal that was closed, a reader who is gone or reads no further are no affair of a

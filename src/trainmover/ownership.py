@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and folders: who could have put them there, who can change them, and whether they are ours.
 
 Who could put another file in the place of one of ours could read the token of a run, or be obeyed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spans of time as people write them: `90s`, `10m`, `1.5h`, `20`."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two connections become one: what comes on either goes out on the other, and so does its end."""
 
 import asyncio

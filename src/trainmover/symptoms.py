@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines by which a kernel, or a process, says that its machine fails, or soon will. Pure.
 
 A rule is a name, words, and whether one such line is enough: a grave one says that something is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job's token: what every connection must prove to know. It lies in a file, and nowhere else.
 
 Never on a command line, in a log, in the journal or in an answer: whoever knows it is of the job.

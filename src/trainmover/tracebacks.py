@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tracebacks of our own processes, escaped: an exception quotes what it was given from outside.
 
 What the script of a user prints, tracebacks among it, is its own and passes as it is.

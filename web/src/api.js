@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The HTTP API, as a page with a session uses it. The session belongs to this origin, port included, and to
 // this tab: no other page of the host is sent it.
 

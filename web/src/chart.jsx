@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A curve that grows. The box has its size before anything is drawn: nothing on the page moves.
 
 import { useEffect, useRef } from "preact/hooks";

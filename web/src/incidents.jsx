@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Incidents: how long each phase took, why, who said where it stood, and what proves the result.
 
 import { clock, ms, size, spans } from "./words.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the page knows of the run: a snapshot, and what has come behind it.
 //
 //   status  fetched at the start, after each entry of the journal (a few at once), and after a break

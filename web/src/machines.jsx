@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Machines as a grid: cards while they are few, one cell each when they are many.
 
 import { useRef, useState } from "preact/hooks";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A roll or a placement: many moves, one after the other, and how far they are.
 
 import { ago } from "./words.js";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers and states, as people read them. The words are those of the command line.
 
 export function spans(ranks) {

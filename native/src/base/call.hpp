@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a seat calls, in 16 bytes that travel with every beat and every frame.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who reads and writes the links.
 //
 // All links of a process hang on one epoll descriptor, and at any moment at most one thread, the

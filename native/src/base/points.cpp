@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/points.hpp"
 
 #ifdef TRAINMOVER_POINTS

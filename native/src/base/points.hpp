@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synchronisation points: where what one thread does, another one, or another seat, can see. A test can
 // end, stop or delay a process there.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sockets, descriptors that a fork must not inherit, and nothing about what is said over them.
 #pragma once
 

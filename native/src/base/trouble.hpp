@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why an operation did not end with its result.
 #pragma once
 

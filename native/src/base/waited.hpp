@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long this process has waited for other seats: what it has done beside that is its own.
 //
 // Whoever carries out a call waits in it, be it the thread that has made the call or the group's own.

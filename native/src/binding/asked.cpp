@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step asks of many objects at once (`asked.py`); not for Python's stable ABI.
 #ifndef Py_LIMITED_API
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The endpoint of a process: opened once, closed before the interpreter ends.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>

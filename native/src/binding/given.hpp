@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Python gives to the library, checked. Pointers are ints: whoever passes them keeps the memory alive.
 #pragma once
 

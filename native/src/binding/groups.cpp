@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups, and what is called on them.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>

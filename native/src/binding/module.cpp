@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library as Python sees it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links that seal what is said on them (`listeners/sealed_link.py`).
 #include <cerrno>
 #include <exception>

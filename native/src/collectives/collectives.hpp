@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The algorithms, written once for all transports.
 //
 // A seat shows what its neighbours need in its slot, sends what distant seats need over their wire,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large sums where hosts are in a row, each with consecutive seats.
 //
 // A partial sum travels from the first host to the last, so that the order of additions is that of the

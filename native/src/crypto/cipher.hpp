@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AES-256-GCM, as libcrypto has it: the one that Python's ssl module has loaded, or another of the
 // system's. It is loaded when an endpoint asks for it, so that nothing here needs it to be built.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What protects a connection once both of its ends have proved themselves.
 #pragma once
 

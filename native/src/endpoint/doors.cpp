@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The doors' thread: who comes, which links are dialled, and what of that has a deadline. No wait of anybody
 // holds it up: so a process that is itself about to wait for a link always answers who dials it.
 #include <sys/epoll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process has once, for all its groups: its links, its listeners, its memory for neighbours, a
 // thread for links that nobody waits for, and one for the doors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What links bring, and whose it is.
 #include "endpoint/endpoint.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbered seats, and who sits there from epoch to epoch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that one process writes and its peers on the same host read.
 #pragma once
 

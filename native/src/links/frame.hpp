@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unit of a link: a header of 64 bytes and at most 256 KiB behind it.
 #pragma once
 

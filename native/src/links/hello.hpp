@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How two processes become peers: both prove that they know the job's token, neither sends it.
 #pragma once
 

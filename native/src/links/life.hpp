@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A word in shared memory that tells, at once, when its owner is killed.
 //
 // A socket tells too, but only after the kernel has taken down the victim's memory: 10 ms for a small

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One connection to one other process, shared by all groups. It is there before it is open: see
 // `Link::want`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "links/local_door.hpp"
 
 #include <sys/stat.h>

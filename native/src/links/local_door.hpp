@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where processes of the same user on the same host come in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "links/sealed_link.hpp"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A proved connection on which both ends say sealed frames, as `trainmover.protocol.sealed` has them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step asks of many Python objects, in one call: attributes of modules and tensors, and the
 // bytes of small memory. It knows nothing of torch: questions are descriptors or callables that
 // Python gives, and what they answer is compared as Python compares it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where in its table a set has what is in it. That is the order in which it gives it, and tells where what
 // comes later will lie; it depends on all that was ever put in and taken out.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An attribute of many objects, as it was; those on whom nobody has stored anything are not asked.
 #pragma once
 

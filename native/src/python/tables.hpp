@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether dicts hold the very objects that they held, in the same order: hundreds in one call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shows in memory whether tensors are as they were: a few words of each, read where they lie. It
 // knows nothing of torch: where the words are Python says, which has tried it out.
 #pragma once

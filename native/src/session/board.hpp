@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a seat shows to the other seats on its host: two slots of memory and a word that says which
 // of them holds what.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a session ends, and how those who wait in it learn that.
 //
 // A seat that is gone will say nothing more; what it has said still counts. So a wait fails only if

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages between two seats, matched by (source, tag) in the order they were sent.
 //
 // A small message comes along with its letter. Of a large one only the letter is sent; the body

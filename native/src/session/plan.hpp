@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of collectives: how a call is cut, and who speaks to whom.
 //
 // Numbers in, numbers out: no session, no memory, no clock. All seats of a call come to the same ones.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which seats share a host. Algorithms are chosen by this alone, so all seats choose alike.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One group in one epoch: who sits where, and how each is reached.
 #pragma once
 

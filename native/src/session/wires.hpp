@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of bytes to and from the other seats, one in each direction per seat. Where a group is on one
 // host there are none; else also to neighbours, for what is too large for slots.
 //

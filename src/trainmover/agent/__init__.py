@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """One per machine: starts and watches the workers, keeps host-memory copies, relays."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m trainmover.agent`: the process that represents one machine in a job."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent knows about its workers' place in the job, and what follows for their output. Pure.
 
 An agent decides little: the controller does. It must know which ranks its workers have, only so

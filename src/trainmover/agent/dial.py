@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dialling on an event loop: a connection whose ends have both proved that they know the token.
 
 In a job with TLS who listens is known by its certificate before that is said.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The engine that this machine runs on, asked whether it will take the machine away.
 
 Each cloud has an address that only its own machines reach, and says there in its own way what it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine can do, measured by a process of its own, which never lasts for ever."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent is started with. Light, for who only asks what there is."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder of one machine: made by its agent, or an empty one, and removed at its end."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent has with the controller, over all links that carry it one after the other. Pure.
 
     in      facts: outbox and link      orders: counted and obeyed

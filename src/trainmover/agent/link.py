@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One connection to the controller: frames to and fro, without copies that are not needed.
 
 What `FrameLink` hears it says to two callables, on the loop: it never awaits, so that a relayed

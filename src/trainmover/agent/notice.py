@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file by which whoever owns this machine says that he will take it away, and when.
 
 It may be empty, or hold a span (`90s`, `2m`) or a moment (`2026-11-23T22:00:00Z`, alone or as the

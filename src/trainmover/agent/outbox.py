@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts that an agent keeps until they are safe with the controller. Pure."""
 
 from collections import deque

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's shell: one loop that relays and obeys.
 
     controller --orders--> link --every worker order--> workers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine's kernel and processes say that machines say before they fail.
 
 The kernel's log is read at each beat as far as it has come, from now on: what it said before this

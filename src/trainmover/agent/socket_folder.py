@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder where workers of a machine meet: private, its name short enough for a socket."""
 
 import tempfile

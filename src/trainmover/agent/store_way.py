@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How this machine's workers come to torch's store.
 
 They dial a port on their own loopback interface, as torch does it; the agent passes it on to the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the workers of a machine say at the same moment: one fact for all of them. Pure.
 
 All ranks pass a gate together, and all answer an order about membership, so their workers speak at

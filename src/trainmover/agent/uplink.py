@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent's way to the controller: it dials, again and again, and carries what `letters` gives."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client of a run's HTTP API."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover completion bash`: a script that has the shell complete commands and their flags."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print styles and tables of verbs; plain lines go through `output`."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover controller --run-dir DIR`: decides for the run of a directory, from its journal.
 
 `trainmover run` starts it, and starts it again when it dies. By hand it is of use where the agents

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover dashboard`: open the page of a live run, with a code that is good once."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the help of each command ends with. Each line is one that the command takes."""
 
 EXAMPLES: dict[str, list[str]] = {

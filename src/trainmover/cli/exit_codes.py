@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the exit status of a command says. docs/reference/exit-codes.md has this table, too."""
 
 DONE, FAILED, WRONG_CALL = 0, 1, 2

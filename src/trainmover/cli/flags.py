@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each command is given. Light: a flag that there is not has its answer at once."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover VERB ...`: see `verbs`. `help exit-codes` has what each exit status says.
 
 Errors are three lines on stderr: what happened, what it means, what to type next. Exit status 2 is

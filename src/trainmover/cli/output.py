@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Print plain lines of verbs: all of them go through `escape`, here and in `console` alone.
 The script's own lines are the user's, and go their own way (`run/screen.py`).
 """

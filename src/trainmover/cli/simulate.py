@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover simulate --seed 7`: the controller that runs jobs, where everything goes wrong."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stream of this process whose writes cannot fail, for who prints to files: rich."""
 
 import io

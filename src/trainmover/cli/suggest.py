@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complaints about a command line, in three lines; did you mean ...? Light: it comes first."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover token`: what a client of the API shows; the viewer's may look and change nothing."""
 
 import argparse

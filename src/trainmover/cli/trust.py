@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose certificate a command believes, when it asks a run that speaks TLS."""
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commands: what each is for, what it is given, and which module carries it out.
 
 Those are loaded when they are needed: who asks for help, or has mistyped a flag, has an answer at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover version`: which trainmover, which torch, which communicator."""
 
 import argparse

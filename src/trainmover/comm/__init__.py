@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups whose members change while the processes and the modules that hold them stay."""
 
 from trainmover.comm.calls.tap import Call, Tap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One group, two communicators: tensors of a device go over NCCL, all others over the host's.
 
 Both go from epoch to epoch together. A call without a tensor (a barrier) is the device's.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What makes the communicator of a group, by its name."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What carries the bytes of one group, and how it is exchanged while the job runs.
 
 A group keeps its seats for the life of the job: seat = rank in the group, never renumbered. Who

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When what was begun on a device has ended there: asked before anything is believed or put
 back."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a call between ranks can end other than with its result."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All groups of this process: which epoch they are in, and how they get to the next one.
 
     PLAIN    no runtime. Groups connect when they are made; errors are raised as stock gloo does.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where torch makes a gloo group, it gets one of ours; a script can not tell the difference.
 
 torch's helper that makes groups constructs `ProcessGroupGloo`, and if what it gets is a whole

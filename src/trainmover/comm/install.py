@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`import trainmover.comm.install` serves the gloo groups of a process without a runtime.
 
 Groups then behave as stock gloo's do, errors included. `TRAINMOVER_COMM` names the communicator.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """This process's seat in one group."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects that ranks sent each other between two steps, for a run that comes by later.
 
 The job has made those calls long ago. What a script makes of an object must not count: tracked

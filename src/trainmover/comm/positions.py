@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far this process is in the collectives of its groups: what ranks compare when one stands.
 
 A group's number counts from the beginning of the epoch, the same on all its ranks. gloo counts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group that belongs to the runtime and not to the script."""
 
 from collections.abc import Sequence

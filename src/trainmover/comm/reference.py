@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a reduction over ranks is, bit for bit, in plain torch.
 
 The native communicator must give these bits on every transport, every instruction set and every cut

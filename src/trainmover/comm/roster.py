@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The groups that this process has, and what it must know of those that it makes while it trains.
 
 A joiner has run other lines than the rank whose place it takes, and a step that was broken off has

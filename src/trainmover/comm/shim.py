@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process group that frameworks hold: stock modules keep it while its members change.
 
 It carries no bytes. Every operation goes to the session of the current epoch, or to the tap, or,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group of one: every sum is its only addend, so there is nobody to connect to."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts that tell what a change of members cost."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What depends on time: proofs grow old, and the wait for a machine ends. Pure."""
 
 from trainmover.controller.change.backoff import let_retry, retry_due

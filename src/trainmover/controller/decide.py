@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job does next: `decide(job, event) -> (job, effects)`. Pure; replay relies on it.
 
 Three laws. An event is in the journal before its effects leave. Every order about membership

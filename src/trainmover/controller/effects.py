@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a decision comes to: orders, which the host carries out in order; and the end. Pure."""
 
 from dataclasses import dataclass

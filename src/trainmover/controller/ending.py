@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts end: all of them, which ends the job well, or one in another way than the rest. Pure."""
 
 from trainmover.controller.change.incidents import amend, count_rank, open_incident

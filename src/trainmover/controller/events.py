@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts that the controller decides on. Each is journaled before its effects leave. Pure."""
 
 import msgspec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What very many say one after the other: one more costs the same, however many have. Pure.
 
 A value is never changed, so each fact makes another one. A copy of all facts at each of them would

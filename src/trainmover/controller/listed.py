@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Long lists in a sentence. Pure."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines come and go, and so do the processes on them. Pure."""
 
 import msgspec

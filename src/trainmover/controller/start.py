@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From machines to a running job, and starting again from nothing. Pure."""
 
 from collections.abc import Iterable

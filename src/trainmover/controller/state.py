@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the controller knows of a job: values that `decide` replaces and never changes. Pure."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The key-value store where groups meet was lost, and there is another, empty one. Pure.
 
 What is in a store serves for meeting and for nothing else, and every epoch and every run in a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that are replaced and never changed: quickly; and what to keep of them. Pure.
 
 `replace` is ten times as quick as the library's. A decision replaces values some ten times, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that need not import: forked from one that has imported torch once.
 
 A worker spends seconds of a core on importing torch. Where several of them start on one host, one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m trainmover.fork_server MODULE ...`: import the modules, then fork when asked.
 
 A module may have a function `before_forks`, for what all that are forked would do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that a fork server has forked for us: our child, as if we had forked it ourselves."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Our end of a fork server's socket."""
 
 import socket

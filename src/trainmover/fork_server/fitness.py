@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a process may be forked from: only one that could not tell the difference.
 
 A fork has one thread, whatever its parent had, and locks stay as they were. And a driver that was

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a fork server forks, so that the new process is the child of the fork server's own parent.
 
     asker (a subreaper) ── fork server ── middle ── child        middle ends at once, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes forks cheap: what a process has in memory is put into huge pages.
 
 A fork copies an entry for each page that has been written, and an end takes them down again: torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fork server at work: one request after the other, until nobody can ask any more."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is said to a fork server and what it answers: one packet each, descriptors beside it."""
 
 import msgspec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m trainmover.health`: one line of JSON with what was measured, and what was wrong.
 
     {"figures": {"memory_gb_s": 4.1, ...}, "failed": "", "clock_us": 1764000000000000}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of one machine. Each gives figures, or raises Unfit for what no machine may do.
 
 They are MegaScale's and TRANSOM's, at the size of a few seconds: memory, disk, processor, loopback,

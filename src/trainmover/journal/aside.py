@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A journal of an earlier run at the place of a new one is kept beside it, under a number."""
 
 import os

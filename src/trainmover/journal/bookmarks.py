@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bookmarks: what was known after an event, so that nobody has to read from the beginning.
 
 What a bookmark says also follows from the events before it, so none is ever needed: one that is

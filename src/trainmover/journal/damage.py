@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a crash may do to a journal, told from what only a broken disk does.
 
 A crash tears the end: the last records are wrong, or SQLite's write-ahead log ends in the middle of

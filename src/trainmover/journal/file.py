@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A journal as a file: SQLite's, with a write-ahead log. See `journal` for what is in it."""
 
 import sqlite3

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The journal: one SQLite file per job, written by the server, read by anybody at any time.
 
     meta    key, value                                     the spec, version of the writer

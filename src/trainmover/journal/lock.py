@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may write a journal: one process at a time, for as long as it lives.
 
 The lock lies on a file beside the journal, so that readers of the journal are never in the way. It

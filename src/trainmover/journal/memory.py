@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a disk has not taken of a journal, until it does: in memory that outlives its writer.
 
 The descriptor is of a file in memory. A supervisor holds it too, so a controller that dies takes

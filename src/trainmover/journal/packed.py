@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What neighbouring ranks have committed in one step, as few bytes. Pure.
 
 A block is `BLOCK` ranks. Those of them that report the same names in the same epoch, which is all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job's state from its journal: `decide` folded over the events, effects discarded."""
 
 from collections.abc import Iterator

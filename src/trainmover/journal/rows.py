@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Committed steps in a journal: each once. One that comes again must be the same, to the bit.
 
 All ranks commit a step together, so what is written lies together by step: blocks of neighbouring

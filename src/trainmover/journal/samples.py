@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which samples each committed step used, and whether each came exactly once in a data pass.
 
 Kept only of loops that were asked to say so: `job.batches(loader, samples=True)`. A step that is

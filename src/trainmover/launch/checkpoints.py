@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `--checkpoint` and `--resume` ask for, checked before anything is started."""
 
 import platform

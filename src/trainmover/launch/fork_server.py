@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fork server of this process: what it starts on this machine shares one import of torch.
 
 The store is forked from it, and each machine's agent, which gets one of its own, another fork, for

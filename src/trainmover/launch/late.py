@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that arrives while a local run is under way: an agent that nobody waits for.
 
 It is no child of the run's own process, but it ends with it, and its workers too, whatever happens

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The local launcher: every machine of the job is an agent process on this one."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `trainmover run` was asked for."""
 
 import secrets

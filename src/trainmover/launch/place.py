@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run has before any of its processes: a private directory, a token, sockets, a folder.
 
 Everything that can be wrong with what was asked for is found out here. All of it is held by the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a local run beside its controller: fork server, store and one agent per machine.
 
 What is started here is ended here, in every way out: all of it dies with this process even if that

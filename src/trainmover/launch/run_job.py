@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole job on this machine, from nothing to nothing, hosted by this very process: `run_job`.
 
 For who wants to watch closely: the demo, tests, benchmarks. A controller in a process of its own,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where runs on this machine can be found: one private directory each.
 
 $TRAINMOVER_HOME or ~/.cache/trainmover      0700 if it was made by us; else as it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signals that ask a run to stop, as its main thread hears them."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stores of a run, in a child of ours, and others when that is lost."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job on this machine whose controller may be lost: what `trainmover run` does.
 
     supervisor: place of the run, fork server, store, agents; it decides nothing

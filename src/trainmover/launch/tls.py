@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run's certificate: a given one, looked at before anything starts, or one made for the run."""
 
 import socket

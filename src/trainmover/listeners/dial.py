@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocking connections between processes of one job, for threads: dial and hello.
 
 Both ends prove that they know the job's token (protocol.hello) before anything else is read. In a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A listener on an event loop: who comes proves the token here, before anything else is read.
 
 listener -> _Guest, among the unauthenticated -> proved -> the service's own protocol

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a connection ends, as its own socket has it."""
 
 import socket

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which other machines this one reaches, and which of them still answer."""
 
 import asyncio

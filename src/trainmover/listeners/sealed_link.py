@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A proved connection on which sealed frames are said and heard: how a thread speaks over it.
 
 What goes with every step goes over the extension's, where it can: its frames are marked and sent

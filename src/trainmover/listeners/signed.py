@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP connections whose every segment the kernel signs with a key (RFC 2385, `TCP_MD5SIG`).
 
 For a listener that knows no secret itself, such as torch's store: the kernel drops what others send

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A listener for threads: who comes proves the token here, before anybody spends a thread on it."""
 
 import contextlib

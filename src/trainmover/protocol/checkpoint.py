@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a folder of checkpoints looks, and whose it is. Pure.
 
 first-steps/            records and what was compiled, by the hash of what they hold: all

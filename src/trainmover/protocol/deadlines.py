@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long who is waited for: the deadlines of machines and the controller, all of them. Pure.
 
     quiet   nothing was heard of a machine: others are asked for it, nothing follows yet

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames on a byte stream: four bytes of length (big endian), then that many bytes. Pure.
 
 A frame is one msgpack message unless two peers agreed on raw bytes (state transfer does).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Proof that both ends of a new connection know the job's token, without sending it. Pure.
 
     both, at once         opening: version, fresh nonce, service, address, who I am, whom I mean

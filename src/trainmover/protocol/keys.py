@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the place where groups meet is asked: a few things of a key-value store. Pure.
 
 Each request is answered before the next one is read. All of it goes in sealed frames, over a

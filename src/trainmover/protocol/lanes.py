@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a machine and the controller say to each other behind a relay, so that the relay can neither
 change nor make it. Pure.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bytes that are to be a message, and are perhaps none. Pure."""
 
 from typing import TypeVar

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What two ends say to each other once they are proved: each word marked, so that none can be
 changed, left out, said twice or in another order by whoever sits on the wire. Pure.
 

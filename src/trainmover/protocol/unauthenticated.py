@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections that have proved nothing yet: so many, for so long, and no longer. Pure."""
 
 from collections.abc import Hashable

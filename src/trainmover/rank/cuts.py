@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots that a process keeps of its rank's state: when one is due, which stay, who gets one.
 
     due, or asked for -> flag, at a gate -> took, at the boundary -> given to a vault, or refused

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a rank stands, what it was told, and what follows from both. Pure.
 
     orders    interrupt  obey

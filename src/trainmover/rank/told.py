@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows that a rank has committed: when they are told, and which may not have been heard. Pure.
 
     enter -> rows -> say_rows -> told lately -> forgotten

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a record of first steps belongs to: a script run in one certain way."""
 
 import platform

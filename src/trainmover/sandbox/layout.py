@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A record as bytes, for a vault. No pickle, and nothing in it announces more than it holds.
 
 8 bytes   "tmsteps" and the number of the format

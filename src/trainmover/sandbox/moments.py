@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large floating-point payloads in four numbers, and values that have the same four.
 
 A shadow run must see values that are possible: zeros make NaN where a script divides by them, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a script could not be run in the sandbox, in words for whoever wrote it. Pure."""
 
 import re

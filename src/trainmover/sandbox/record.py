@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank's collectives gave during set-up and first steps, to be served to a shadow run.
 
 Paper section 4.2: outputs of collectives are stored once per job, in its first steps; the hook is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tap of a live rank's first steps.
 
 What a machine's ranks say among themselves is not kept: a standby's workers say it again.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls that were refused, and whose script caught that: a shadow run is refused as well."""
 
 _KINDS: dict[str, type[Exception]] = {

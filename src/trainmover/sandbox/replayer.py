@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tap of a shadow run: serves calls from a record, but for those inside the machine."""
 
 import threading

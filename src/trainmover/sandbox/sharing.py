@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rank stores which part of the record: nothing that another rank of its kind stores.
 
 Two ranks of each kind store it whole, on different machines: what a joiner needs must be there

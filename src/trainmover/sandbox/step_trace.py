@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tap of one later step of a live rank: which collectives it makes, not what they give."""
 
 from trainmover.comm.calls.tap import Call

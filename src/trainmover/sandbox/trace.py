@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calls in words that two processes can compare, and hashes over many of them.
 
 Words hold nothing that only one rank knows: no group's name, and a peer as its distance, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's time: what decisions are made by, and what people are shown.
 
 The host's clock may be set while a job runs, by hours. The first controller reads it once; from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One controller, from the journal that it finds to the end of its job. Pure.
 
     link --fact--> event --> journal --> decide --> effects --> links, surroundings

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What machines say: what `decide` is to know becomes an event, the rest goes another way. Pure."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many steps a job is to make, as far as anybody can know. Pure."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is counted as it happens, for who asks for metrics: with arithmetic only, beside the path of
 decisions. Pure."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's host: a loop, a clock and sockets around `control`, and the requests of the API.
 
 Everything runs on one loop and nothing of it waits, so an event is decided on in the turn of the

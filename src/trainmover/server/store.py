@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m trainmover.server.store`: the job's key-value stores in a process of their own.
 
 Groups meet in one, scripts keep what they like in the other, which is torch's. They are no rank's,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the machines of a job come to its key-value stores: who proves the token is let in.
 
 Behind the listener are two. In the one of ours (`protocol.keys`) groups meet. The other is torch's,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a controller is given: links, a journal, and who does what is for no machine. Pure."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people may ask a job for at any moment: what can be done, and what cannot."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How things go wrong in a world, by chance: one method for each name in `faults.NAMES`."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which transitions of `decide` were reached: pairs of what the job does and what it is told.
 
 A state is the job's phase with the change under way, an event its kind, for facts with the kind of

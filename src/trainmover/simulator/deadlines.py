@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deadlines of the job in a world: what they are, and how a seed draws others. Pure.
 
 An outage is drawn against the deadlines that it touches (`faults.BITES`): both move together.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may go wrong in a world, and how often."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What checkers are told: values, said at the moment at which it happens."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What detectors may say of machines at any moment, rightly or not: they live beside the job."""
 
 import random

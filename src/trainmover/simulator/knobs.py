@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a world is like; whatever nobody sets is as in the usual job."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pairs of a state and an event can be at all, and why the others cannot.
 
 What machines say comes in the order in which they said it, also over the next link if one breaks.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of simulated seeds, and the command that plays one again."""
 
 from collections import Counter

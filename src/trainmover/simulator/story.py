@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One world from its start to its end: first anything may go wrong, then nothing does any more.
 
     safety    faults at any time; checkers look at every moment

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A line for each event and effect, in the words of the log."""
 
 from collections.abc import Callable

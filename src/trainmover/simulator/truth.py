@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is true in a world, whatever the controller believes: who is well, and since when.
 
 It looks every tenth of a second: ask for no shorter while than that.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fake world around the real decisions: a seed is the only chance in it, and time jumps from one
 thing that happens to the next.
 

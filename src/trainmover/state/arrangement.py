@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tracked state is beside its values: where it lies in memory, and what of it is shown.
 
 Values travel path by path. Whether two paths are one memory, in which order a tensor lies there,

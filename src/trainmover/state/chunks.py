@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the bytes of many tensors travel: cut into chunks, each of which can be asked for and checked
 by itself.
 

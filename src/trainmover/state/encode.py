@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nested Python values as bytes, without pickle: what a state_dict may hold, and nothing else.
 
 The carrier is msgpack. What msgpack has (None, bool, 64-bit int, float, str, bytes, list, dict with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint as `torch.distributed.checkpoint` has them, for programs that are none of ours.
 
     python -m trainmover.state.export FOLDER STEP-NAME OUT        in a process of its own

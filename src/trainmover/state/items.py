@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One piece of what a rank keeps, and what the table says is done with it."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small object is given its state by its own load_state_dict().
 
 That mostly puts new lists, dicts and tensors in the place of the old ones, for which the script may

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of state: every kind of state against every moment at which state matters.
 
 A hole in the promise was always a cell of this table that nobody had filled. So it is written down

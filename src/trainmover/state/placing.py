@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One tracked object taken apart into structure and live tensors, and put together from others.
 
 The aim is that bytes from another machine land directly in the memory that the object trains

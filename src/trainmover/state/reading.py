@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether it has an effect to read the state of an object of the script's.
 
 It is read at every step, where a plain run reads it for a checkpoint, or never. A state_dict() that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kept values and attributes lie in memory as they do on the rank whose place is taken.
 
 Each has a value of its own by now: which of them are one, and in which order a tensor lies, may

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether what a script tracks can be put into another process: tried in the sandbox, where nothing
 is lost by it, and not when a rank's place is to be taken.
 

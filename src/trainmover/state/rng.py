@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The random generators a step may draw from, as bytes: captured at every step, so cheaply.
 
 Covers torch's CPU generator, CUDA's default generators once CUDA is initialised, `random`, and

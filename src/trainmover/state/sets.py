@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The order in which a set gives what is in it, which scripts calculate with: `for i in self.hard`.
 
 It is that of the set's table. Where an entry lies there depends on its hash, and on all that was

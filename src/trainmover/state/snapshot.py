@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank's state as it was at one boundary: one block of host memory, ready to be kept elsewhere.
 
     tensors, each at a multiple of 64 bytes | trailer | length of the trailer (8) | XXH3-128 (16)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a device to the host through pinned memory: one block is used, the next is on its way.
 
 A copy into ordinary memory holds the host, and is made by the driver in small pieces. So there are

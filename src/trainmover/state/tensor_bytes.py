@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bytes of a tensor: read without a copy where that is possible, and put back.
 
 All bytes are in logical order (as `contiguous()` would lay them out), so that two tensors with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script asked to keep: objects by name, each with state_dict() and load_state_dict().
 
 Two kinds, because they travel differently. *Bulk*: modules, optimizers, and whatever else holds

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What TLS needs in one process of a job: a context to listen with, and one to dial with.
 
 Whoever dials checks that the certificate comes from the job's authority, is in date, and names the

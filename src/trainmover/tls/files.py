@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a job's certificate lies. A job without TLS imports this, and nothing else of the room."""
 
 from collections.abc import Mapping

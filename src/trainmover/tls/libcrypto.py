@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The library that encrypts what ranks exchange: the one that Python's own ssl module uses."""
 
 import ctypes.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A certificate for one job, and an authority that has signed it and nothing else.
 
 The authority's own key is never written, and forgotten here: nobody can sign another certificate

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong with a certificate or with who shows it, as errors that say what to do."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A TLS connection for threads, used as a plain one is."""
 
 import socket

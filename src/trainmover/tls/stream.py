@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS on an event loop, between a connection and the protocol that is spoken over it.
 
 asyncio's own tells a protocol of its connection when the handshake is done. Here it is told at

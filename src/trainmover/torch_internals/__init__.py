@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All that trainmover knows of torch's private names, in one room.
 
 `names` says what is taken from where. `check` looks for all of it, in the torch that is installed,

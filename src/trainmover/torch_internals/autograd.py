@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Autograd's threads, and the profiler's records."""
 
 from collections.abc import Callable

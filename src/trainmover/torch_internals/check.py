@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Is everything there, under its name?"""
 
 from collections.abc import Iterable, Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile: what it looks into, what it has made, and where that lies.
 
 torch loads it for the first optimizer that a script makes, which takes seconds of a processor. So

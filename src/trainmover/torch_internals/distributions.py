@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch's distributions and transforms keep that is none of what they are made with."""
 
 from torch.distributions import transforms

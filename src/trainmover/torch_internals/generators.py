@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a generator of random numbers on the CPU lies: for who asks often whether it has drawn."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Iterators of torch's DataLoader: what they fetch, and how to pass over it."""
 
 import gc

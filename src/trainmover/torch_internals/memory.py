@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a tensor keeps its version, its address and its form, in memory: read there, hundreds of
 them cost what a few calls do. `asked.Words` reads, and asks nobody.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is in force for all calls of a thread."""
 
 from dataclasses import asdict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules: where their buffers stand, and hooks for all of them."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every name of torch's own that trainmover relies on, and where torch has it: see `check`.
 
 Plain data. The rest of the room takes such names as it is imported, so they are looked for before.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What optimizers, and the scaler of their gradients, know beside their state_dict()."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules of TorchScript: their attributes lie in C++, where code that is compiled changes them."""
 
 import re

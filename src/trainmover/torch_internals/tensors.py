@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors: whether somebody has written to one, the part of a sharded one that is here, and copies.
 
 Steps ask these for many: what is asked for one tensor is torch's own, or written in C.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that torch's C++ writes, of which Python's audit hooks hear nothing."""
 
 import io

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entry of a worker process: `python -m trainmover.worker`, started by an agent."""
 
 from trainmover.worker.process import main

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script says to trainmover: my state, my step, my batches.
 
 Under plain python or torchrun `attach()` gives a job of its own: everything works, nothing is

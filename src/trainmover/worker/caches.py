@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch has derived from a run's groups, and would hand to the next run in this process.
 
 DTensor remembers its plans by mesh, and meshes of equal shape are equal: the next run, as another

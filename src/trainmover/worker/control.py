@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control thread: turns orders into changes of `Standing`, wakes the main thread.
 
 Whatever it does is quick and never blocks for peers; the main thread may be anywhere in a step.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drills: let a machine fail at an exact point of an exact step, to see that the job does not mind.
 
 TRAINMOVER_DRILL is a list, comma separated, of machine:point:step:action:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a script raised because a loader process was killed: that is no error of the script."""
 
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends this process as if it were lost, and says why to its agent."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker's end of the control link: a socket to its agent, one thread that takes orders."""
 
 import os

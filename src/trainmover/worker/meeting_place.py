@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The store where groups meet, for torch and for us: the job's own, behind a listener.
 
 It is a `torch.distributed.Store`, so gloo meets there too. Both ends of its connection have proved

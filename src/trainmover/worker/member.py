@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A live rank's runtime: the step as a transaction.
 
 The step (design: "the step is a transaction"):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker process from its first breath to its last: control thread, state server, runs."""
 
 import ctypes

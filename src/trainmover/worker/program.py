@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the user's script in this process, once or several times."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runs of the script in this process, one after another, as the job's controller orders them.
 
 Live as a rank; as a warm-up in the sandbox; or bound as a joiner, which becomes live.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where this process's rank stands (`rank.standing`), under one lock.
 
 The control thread writes orders in, the main thread waits on them. Every call that reads and then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a worker process has before it has a rank, and keeps when its rank moves on."""
 
 from dataclasses import dataclass, field

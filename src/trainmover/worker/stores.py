@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections to a store of the job, opened before they are needed.
 
 There are two: the one where groups meet (`meeting_place`), and torch's, for what scripts keep. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGTERM to a process of a run, where its script has no handler of its own.
 
 Slurm and systemd send it to every process of a run at once, in any order. The run then writes one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled once for every instruction set, into the namespace TMC_ISA; see kernels.hpp.
 //
 // Loops are plain and the compiler makes them vectors. Everything lies in an unnamed namespace and

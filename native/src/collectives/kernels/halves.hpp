@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // f16 and bf16 as IEEE 754 has them, by integer arithmetic that becomes vectors on every CPU, and by the

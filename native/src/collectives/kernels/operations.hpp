@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // What an operation does to two elements. Included by body.hpp alone, within no namespace; everything

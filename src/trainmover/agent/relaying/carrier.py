@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a relay does with frames of lanes: it carries them, and does not know what they say. Pure.
 
 What lanes say within a moment goes up as one frame: who asks (`given`) decides when, and `is_full`

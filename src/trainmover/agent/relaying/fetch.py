@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A relay hands a machine that the controller does not reach the way behind it."""
 
 import asyncio

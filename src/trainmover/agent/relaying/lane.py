@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine's link to the controller behind a relay: as `agent.link.FrameLink` to who uses it."""
 
 from collections.abc import Callable, Iterable

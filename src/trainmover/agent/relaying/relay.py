@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that carries what others say: it listens for them, and has a trunk to the controller.
 
 If either fails it is no relay any more: whoever was behind it dials the controller by itself.

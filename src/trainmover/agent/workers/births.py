@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that the machine's fork server forks: asked for now, born a moment later.
 
 The loop never waits for a fork server: on a busy host a fork may take longer than the silence after

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The workers of this machine, together: started, watched, asked, and ended.
 
 One that ends because we ended it is no news; of any other the controller learns how, after all that

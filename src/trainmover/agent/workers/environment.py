@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The environment a worker starts with: torchrun's, and a few words of our own. Pure."""
 
 from collections.abc import Mapping

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What workers print: to log files, and to the screen of whoever ran the job.
 
 A worker must never wait because somebody does not read, so the agent always reads: log files are

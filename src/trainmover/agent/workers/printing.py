@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the lines go that this machine's workers print: log files, the screen, last words."""
 
 from collections.abc import Callable

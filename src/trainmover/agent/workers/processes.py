@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker processes of one machine: started, watched by pidfd, ended, and talked to."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the threads of a worker stand, asked for before it is ended.
 
 The worker writes it from the handler of a signal, so it comes also from one that executes no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What state the processes of the workers are in: from the kernel, and from their own pulse.
 
 Looked at on the agent's own beat, and counted in beats: an agent that was itself not let run has

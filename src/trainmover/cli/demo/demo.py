@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover demo`: train, move a machine, kill a machine, and show that nothing changed.
 
 A small GPT is trained twice on this computer, by four machines of one rank each. In the first run

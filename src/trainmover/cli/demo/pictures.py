@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo's two pictures. matplotlib is an extra: without it they raise UserError."""
 
 from pathlib import Path

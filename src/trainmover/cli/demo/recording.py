@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the demo keeps of a run, and the verdict on two of them: equal bit for bit, or where not."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `trainmover demo` shows: a bar on a terminal, a line now and then elsewhere."""
 
 from types import TracebackType

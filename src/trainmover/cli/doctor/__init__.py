@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover doctor`: whether a job could run here, and what to mend."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover doctor`: looks at the installation, the machine and the network."""
 
 import argparse

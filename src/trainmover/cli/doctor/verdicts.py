@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is well, what is not, and what to do about it: from what was found on a machine. Pure."""
 
 import re

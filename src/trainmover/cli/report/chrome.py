@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spans, moments and flows in the format that Perfetto and chrome://tracing read. Pure.
 
 Times are microseconds since the first of them. Spans of a lane either contain each other or do not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report's name says of its form. Light: `run` asks it before anything is loaded."""
 
 from pathlib import Path

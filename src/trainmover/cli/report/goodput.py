@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the time of a job went, from what its journals say. Pure.
 
     training      between two committed steps, as long as steps usually take

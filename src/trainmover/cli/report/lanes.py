@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A timeline as a picture: a row for every lane, in milliseconds. Pure."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A report as one HTML file with its plots in it: nothing is loaded, no script runs. Pure."""
 
 import statistics

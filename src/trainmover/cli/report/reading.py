@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Journals as a report needs them: of one run, or of all runs of a job that was queued again."""
 
 from array import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover report`: where the time of a run went, and what its incidents have cost."""
 
 import argparse

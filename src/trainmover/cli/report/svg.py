@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots as SVG, of our own making: no script, and colours from the page around them. Pure.
 
 A colour is a class, `k0` to `k9`; `STYLE` has them in light and dark.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A report for people who read a terminal, and for programs. Pure."""
 
 from collections.abc import Iterator, Sequence

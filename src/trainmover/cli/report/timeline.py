@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every process of a job did and when, from the journal's events. Pure.
 
 The controller's time is the one there is: an event stands where the controller has heard of it, an

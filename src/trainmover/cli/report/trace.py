@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover trace 2 -o incident.json`: what every process did, on one time axis."""
 
 import argparse

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover run`: its flags, and what it shows."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a flag of `trainmover run` may say: each check gives its value, or raises UserError."""
 
 import ipaddress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a command line of `trainmover run` to the options of a run."""
 
 import argparse

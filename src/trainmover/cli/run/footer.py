@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last line of a run's screen: how far it is. On a terminal it stays below what is said; where
 nobody looks on it comes as a plain line, once a minute."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line of `trainmover run`: torchrun's own parser, and our options on top.
 
 A torchrun flag means what it means there, or it is refused with a sentence: never silently dropped.

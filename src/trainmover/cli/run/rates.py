@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How people write a rate of bytes."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover run [torchrun's options] [ours] script.py ...`: a job on this machine."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `trainmover run` shows: the script's lines, incidents as they happen, nothing else."""
 
 import asyncio

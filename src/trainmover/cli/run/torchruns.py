@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torchrun's own parser, without torch: loading that takes seconds of a core, and a run would keep
 it in memory to its end, for a command line.
 

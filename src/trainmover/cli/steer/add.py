@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover add`: one more machine, on this host, joins a live run as a standby."""
 
 import argparse

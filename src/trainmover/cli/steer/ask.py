@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover move m2`, `drain`, `cordon`, `uncordon`, `health`, `kill`: asked for, and waited for.
 
 move      its ranks go to a standby

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover roll`, `place`, `plan`: many moves, one after the other; shown until they are over.
 
 The controller carries them out: whoever stops looking, or loses the connection, stops nothing.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spans of time that flags give."""
 
 from trainmover.errors import UserError

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover stop`: the job ends in order, as by SIGTERM; waits until its run is over."""
 
 import argparse

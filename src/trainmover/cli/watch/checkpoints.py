@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover checkpoints DIR`: what a folder of checkpoints holds, and whether it is whole."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover data`: which samples the committed steps used, and whether each came exactly once."""
 
 import argparse

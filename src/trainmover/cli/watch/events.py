@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover events`: what has happened, of a live run or from a journal."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover incident 2`: what happened, who said where it stood, and what proves the result."""
 
 import argparse

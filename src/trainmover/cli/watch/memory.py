@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover memory`: what training and trainmover hold in host memory, rank by rank."""
 
 import argparse

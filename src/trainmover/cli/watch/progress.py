@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a run is and how long it will yet take, as one line. Pure."""
 
 from trainmover.cli.report.text import lasting

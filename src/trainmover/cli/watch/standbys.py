@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover standbys`: what each standby has proven, kind by kind, and what its joining costs."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover status`: machines, ranks, step, speed, and the last incidents."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`trainmover top`, or `status --watch`: a run as it is now, again and again, in the same place.
 
 Where nobody looks on, a line whenever the run has got further.

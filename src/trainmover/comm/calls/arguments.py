@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the arguments of a ProcessGroup method mean: which tensors go in and which come out.
 
 torch calls the same operation by several names and with several signatures, and adds names from

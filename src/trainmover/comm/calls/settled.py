@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What was asked of a group, and a handle for what is over already."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A place to listen to the calls of the script's groups, or to answer them instead of the peers."""
 
 from collections.abc import Hashable

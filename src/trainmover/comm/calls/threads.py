@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Daemon threads that wait so that others need not."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All who wait on one session, released together when its epoch ends."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The handles that frameworks wait on are ours, so that they can end when the epoch ends.
 
 gloo's own work ends when its peers do their part or its timeout passes, and a cut socket wakes most

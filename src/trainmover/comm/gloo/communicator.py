@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group carried by gloo: the whole group is built anew for every epoch.
 
 This is the reference communicator. What it does per epoch: open a listener, publish its address

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which sockets of this process belong to a gloo group, and how to cut exactly those.
 
 gloo does not tell its file descriptors and its own abort wakes nobody. But every connection of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that is being connected: to the current epoch, or to one that is to come."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of one machine's own ranks while its workers run the script in the sandbox.
 
 What stays inside a machine needs no record: the workers of a standby run the script side by side

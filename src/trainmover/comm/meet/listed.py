@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups that a joiner lacks, since it does not come by the lines of the script that made them.
 
 The record of a rank lists the groups that it had at its fetch. Who stands there in its place makes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the seats of one group meet in one epoch: each leaves some bytes, all read all of them.
 
 The place is a prefix of the view's store, `epoch/at`. Under the runtime that is the job's own,

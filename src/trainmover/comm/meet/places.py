@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the seats of a group meet, by names that are the same in all processes.
 
 Processes have made different groups. A joiner has those of its shadow run, and none of the steps it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Phase 1 for all groups: meet the peers of a coming epoch while training goes on."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions of one group in epochs that are to come: connected in the background, then taken at the
 switchover, or given up."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """monitored_barrier: a barrier that says who did not come.
 
 Seat 0 hears from everybody and then tells everybody how it went; only seat 0 has a deadline, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operation in full: what torch's arguments mean, in calls of the extension.
 
 One function per operation, taking the `Staging` of the call and the arguments of the ProcessGroup

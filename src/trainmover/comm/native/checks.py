@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a call must be like to make sense, checked before any rank is bothered with it.
 
 As strict as gloo, which says no in the same words.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group carried by the native communicator: links that both epochs need are kept.
 
 Per epoch the seats leave their cards (who they are, where they listen) under `epoch/group` in the

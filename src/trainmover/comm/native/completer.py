@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells of finished calls: one thread per endpoint, started when somebody asks for the first time.
 
 Waiting for one call needs no thread: whoever waits sits inside the extension. A thread is needed

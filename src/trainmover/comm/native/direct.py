@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The short way of the calls that training makes all the time.
 
 One tensor, in one piece, of a type with arithmetic, options as torch's own functions give them:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one endpoint of this process: its listener, its links, shared by all of its groups.
 
 An endpoint speaks only to those who know its token. Under the runtime that is the job's. In a plain

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operations on lists of tensors, and those that torch has bundled into one call."""
 
 from collections.abc import Callable, Mapping, Sequence

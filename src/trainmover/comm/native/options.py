@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of a call, however torch's overloads give them."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The native communicator within one epoch."""
 
 import threading

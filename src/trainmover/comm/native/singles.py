@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gathering into, and scattering from, one tensor that holds a part for every seat."""
 
 from collections.abc import Callable

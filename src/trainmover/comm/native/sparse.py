@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """all_reduce of sparse tensors: everybody gathers everybody's entries and adds them up, by seat."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One call on its way into the extension: memory it may touch, and what follows behind it.
 
 The extension works on the host's memory in one piece. A tensor that is that already is handed over

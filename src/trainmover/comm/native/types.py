@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's types and operators in the codes of the native communicator."""
 
 from datetime import timedelta

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The handle of a call that the native communicator carries out by itself.
 
 Its end needs no watching: an aborted session ends every ticket within milliseconds. So the handle

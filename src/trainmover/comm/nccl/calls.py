@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every operation: what torch's arguments mean, in calls of libnccl.
 
 One function per operation, taking the `Stage` of the call and the arguments of the ProcessGroup

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A group carried by NCCL: a whole new communicator for every epoch, made while training goes on.
 
 Making one connects the seats over sockets and looks at the machines; memory is taken and the fast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first calls on a new communicator: memory is taken, connections are made, rounding is proved.
 
 NCCL chooses rings, trees and protocols for the seats that it finds, and the order in which it adds

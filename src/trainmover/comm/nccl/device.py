@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the communicator needs of a device: streams, events, and who waits for whom.
 
 A thin seam. Behind it is CUDA (`CudaDevice`), or what lies beside the library that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How communicators end: all of a process together, in a thread, within a deadline.
 
 A kernel that waits for a seat that is gone spins until its communicator's abort flag is set, and it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a seat says of itself before it connects, and the library's call that connects all seats of
 one communicator, in a thread of its own."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """libnccl as it comes with torch, bound by ctypes: loaded when a group first asks for it.
 
 It is never one of ours: the library that torch has loaded, or else the one that the loader finds.

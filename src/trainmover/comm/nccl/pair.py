@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A communicator of two seats, over which state goes from one device to another.
 
 A source and the one that joins make it while training goes on. It belongs to no epoch and to no

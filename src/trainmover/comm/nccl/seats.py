@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether seats can talk over NCCL at all, from what each says of itself. Pure."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One group's NCCL communicator within one epoch."""
 
 import threading

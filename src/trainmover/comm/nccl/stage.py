@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One call on its way onto the stream: memory it may touch, and what follows behind it.
 
 libnccl works on memory of the device in one piece. A tensor that is that already is handed over as

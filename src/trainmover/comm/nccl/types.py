@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's types and operators in libnccl's numbers."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A call on its way through the device, and the handle of it.
 
 The host does not wait for a call: `wait` has the caller's stream wait for its end. What the call

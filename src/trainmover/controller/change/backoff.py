@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves that nobody asked for are tried again later each time they fail. Pure.
 
 A machine that will be taken away is moved as soon as that can be. If phase 1 fails there each time,

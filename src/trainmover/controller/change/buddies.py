@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who keeps the records and snapshots of a machine's ranks: its buddy, another machine. Pure.
 
 Machines stand in a ring, and each has the next one keep its own. Those of one failure domain (a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kind of trouble ended a process or a machine, read from what was said of it. Pure.
 
 A rule is a kind and words that stand for it; the first rule that finds its words decides, and the

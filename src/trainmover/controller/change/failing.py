@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No endless loop: a step that fails again and again ends the job, with the evidence. Pure.
 
 A step is tried once in every epoch that comes into force. What fails while members change belongs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rung 3: fresh processes on all machines, and the state of the newest checkpoint. Pure.
 
 The way out where no cut is at hand any more. The host looks for the newest checkpoint while the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rung 2: all ranks run the script again from the newest cut, because nobody holds what a lost one
 held, or what it was about to tell. Pure.
 

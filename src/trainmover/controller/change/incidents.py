@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Book-keeping of incidents: marks, outcome, downtime; and looking them up. Pure."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recovery begins: a new epoch to everybody, joiners for what is vacant, an incident. Pure.
 
 It begins anew, in the next epoch, with whatever fails meanwhile: what a joiner has already done is

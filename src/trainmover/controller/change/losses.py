@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines, or processes on them, are gone: what becomes of the places they had. Pure."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A planned move: everything that can be done while the job trains is done before it pauses. Pure.
 
     bind      the joiner runs the script in the sandbox as the leaver's ranks and parks

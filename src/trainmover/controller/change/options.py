@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What could be done about a loss, and what each would cost, from what this job has measured. Pure.
 
 Stored with the incident as it opens, so that whoever asks later why the job did what it did finds

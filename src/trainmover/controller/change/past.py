@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incidents that are over leave the job; what of them still decides something stays. Pure.
 
     open -> over -> KEPT newer ones -> Closed(incident) for the host, a brief of it for the job

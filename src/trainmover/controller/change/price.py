@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reckon what it would cost to give machines up now. Pure.
 
 A machine that nobody reaches may be back in a moment. To give it up is cheap where a warm standby

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rung 1: survivors stay, a joiner takes the lost ranks, the interrupted step is run again. Pure.
 
     drain      new epoch to everybody (`interruption`); each rank says where it stood, each agent

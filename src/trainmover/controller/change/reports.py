@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ranks report of the change under way, and of the first commit after it. Pure."""
 
 from trainmover.controller.change.from_disk import without_unusable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who has which seat, who may have none, and who takes part in a change of seats. Pure."""
 
 from collections.abc import Iterable

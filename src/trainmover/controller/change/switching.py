@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What moves and recoveries share: groups are switched, and an epoch is put in force. Pure.
 
 Joiners have run the script as the ranks they are to take, and are parked. Once every rank stands at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commit forward or abort: one authority decides, from where the survivors stood. Pure.
 
 The gate of step k is an all-reduce: who has passed it knows that every rank had entered it with

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What replicas hold, compared: who would lose nothing, and who has diverged. Pure."""

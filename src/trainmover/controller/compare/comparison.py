@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds: what all ranks hold after one step, compared with all rounds before. Pure.
 
 In a round every rank tells a hash of each tensor it tracks. It counts once all ranks have told, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds which tensors: a partition of the ranks for each path that a round only refines. Pure.
 
 Ranks that have had equal hashes of a tensor in every round are its holders. Once they differ they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What rounds have told: values. Pure.
 
 Each tensor that ranks hold, by path, with its hash: who holds it alike (`holders`), where holders

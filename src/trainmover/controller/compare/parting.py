@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When holders part: what is an alarm, and whom a vote finds diverged. Pure.
 
 Parting is how silent corruption shows, but two tensors may also have been equal by chance: experts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What follows when a rank has diverged: its machine is not trusted, and may be replaced. Pure.
 
 With `on_divergence` `replace` its ranks are moved to a standby as soon as one is there. The move is

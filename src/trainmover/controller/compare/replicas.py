@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who holds what whom would lose: replicas of a rank's state, found and not declared. Pure.
 
 Ranks are replicas if all their shared state had equal hashes in every round (`comparison`), or,

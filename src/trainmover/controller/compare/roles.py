@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Roles are found, not declared: ranks that recorded the same program have the same one. Pure.
 
 Paper section 4.3. Equal signature of the tracked state and equal trace of the steady step make a

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is kept for later: snapshots of all ranks, and checkpoints on disk. Pure."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint is a cut on disk. Pure.
 
     cut complete -> WriteCheckpoint to all      each rank writes its snapshot, beside its steps

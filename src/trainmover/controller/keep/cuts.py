@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of all ranks, for state that one machine alone holds; and the way back to them. Pure.
 
 Where some rank's state has no replica on another machine, or the script does between its steps what

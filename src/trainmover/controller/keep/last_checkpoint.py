@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No standby is left, and the job is to end with all it still has: a last checkpoint. Pure.
 
     loss -> WriteCheckpoint to the survivors     each writes its own snapshot of the newest cut, and

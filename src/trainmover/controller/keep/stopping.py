@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that is asked to stop first makes one more checkpoint, if that comes through in time. Pure.
 
 StopRequested -> KeepSnapshots(now) to all   a cut at the next gate that all ranks pass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy that raises is switched off, by name; the job goes on without it. Pure.
 
 Policies only ever hold, cordon, move or tell: the job needs none of them. A replay raises the same

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines without ranks: made ready, proven, chosen, and kept away if they fail. Pure."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a standby has proven, kind by kind, and what its joining would cost. Pure.
 
 The predicted downtime of a loss is the sum of three parts, each measured as far as it can be:

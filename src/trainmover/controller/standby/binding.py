@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Joiners are bound as soon as their processes are up. Pure.
 
 Whoever begins a change only says who joins; `decide` binds them while it settles.

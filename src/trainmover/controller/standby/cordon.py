@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are cordoned: they take no ranks from others until they are uncordoned. Pure.
 
 Nothing else changes for them. One that has ranks keeps them, and may have its own again after its

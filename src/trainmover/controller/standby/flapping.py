@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that is lost again and again is not taken back at once. Pure.
 
 The first loss may happen to any. From the second within an hour on it stays out for a while after

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second standby is bound where the first may be stuck; the first to park takes the ranks. Pure.
 
 A joiner can be out of contact, its script can hang, its host can be slow. All wait for it then,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who can take a slot, the readiest first; and what is to be said if nobody can. Pure."""
 
 from collections.abc import Collection, Iterable

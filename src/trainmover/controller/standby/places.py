@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where records of first steps lie, for those who run the script alone. Pure.
 
 A rank's record lies with the buddy that it was told, and with those that it had before: mostly

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines without ranks: warm up, park as joiners, unwind as leavers, or turn out unfit. Pure.
 
 Each worker of a machine says for itself how far it is; the machine's state turns with the last.

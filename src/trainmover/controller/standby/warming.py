@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How machines without ranks are made ready, and kept so. Pure.
 
     idle -> warming, one slot of each kind after the other -> holding -> warm

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that are to end because their rank keeps the others waiting. Pure."""
 
 from collections.abc import Set

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that the controller has no contact with: their silence proves nothing here. Pure.
 
 A link can break or fall silent, and a controller can die, while ranks train on. What the processes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank stands still: whose fault it is, and what follows. Pure.
 
     Stands, WorkerState    suspects (`suspects.py`) -> EndWorker: its stack is taken, it is killed,

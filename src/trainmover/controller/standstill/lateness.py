@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that do not come to their boundary while all others wait there. Pure.
 
 Who stands still says so, and is found (`hanging`). A rank whose script goes round does not: drained

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All ranks wait in one call and nobody is missing: it may be the links between them. Pure.
 
 Every machine dials the others, standbys among them, and again after a moment. Where two machines

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of ranks that stand still: values. Pure."""
 
 from dataclasses import dataclass, field

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who keeps the others waiting, from where they stand. Pure.
 
 A rank that waits in a collective waits for those who have not begun it: they have begun fewer

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a supervisor and its controller tell each other: a socketpair, one JSON object a packet.
 
 What the supervisor says is numbered, and said again to the next controller until one has heard it:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller in a process of its own: what `trainmover controller` does.
 
 A supervisor has started it, and starts another when it dies; or somebody did by hand, for a run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller at work in this process: server, API, journal, from the start to the job's end."""
 
 import asyncio

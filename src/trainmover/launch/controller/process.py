@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller of a run as a child of the supervisor; another takes its place when it dies, or
 when it stands still for too long and is killed for that."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a controller that has ended without dying is to be replaced: stopped, or stuck in its loop.
 
 The supervisor asks it four times a second whether it is there. What counts is not the clock but how

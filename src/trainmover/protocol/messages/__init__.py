@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What processes say to each other. Facts travel up (worker, agent, controller), orders down. Pure.
 
 Every order about membership carries an epoch. A worker or an agent that already knows a newer one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What agents are told. Pure."""
 
 from trainmover.ids import Epoch, MachineId

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages as bytes: msgpack, read only as the kinds that this side may say. Pure."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Committed steps of many ranks, column by column. Pure.
 
 Ranks that pass a gate together report the same names for the same steps. Said row by row, each

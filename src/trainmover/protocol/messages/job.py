@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job is, and what it can go on from. Pure."""
 
 import msgspec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What all messages are made of. Pure."""
 
 import msgspec

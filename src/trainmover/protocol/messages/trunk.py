@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a relay and the controller say to each other over a trunk: the frames of lanes. Pure.
 
 A lane has a number that the relay gives it, and never gives again over this trunk.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What workers say. Pure."""
 
 import msgspec

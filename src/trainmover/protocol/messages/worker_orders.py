@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What workers are told, by way of their agent. Pure."""
 
 import msgspec

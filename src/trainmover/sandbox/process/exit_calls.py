@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of the script asked to be called when its process ends.
 
 Each run asks again, so what an earlier run asked for would happen twice; what a shadow run asked

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of which kind this machine's GPUs are, from what their driver says in files.
 
 Asking CUDA would open the devices, and a process that has done so cannot be forked any more.

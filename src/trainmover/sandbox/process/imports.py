@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tells what happens while a module that stays loaded is imported.
 
 It is imported once in the life of the process. So what it sets then is part of the process, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps one run of the script from reaching into the next run in the same process.
 
     snapshot   before a run: what the process is set to, what exits, processes and threads there are

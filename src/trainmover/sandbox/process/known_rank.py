@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a library has read, as it was imported, which rank this process is.
 
 It is imported once in the life of the process, and may keep what it has read in a way that nobody

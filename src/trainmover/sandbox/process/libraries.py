@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run leaves in libraries: in their modules and classes, and in what these hold.
 
 A library that keeps what it was told first, such as which rank this is, would tell the next run the

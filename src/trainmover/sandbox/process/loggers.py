@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of the script may do to the loggers of its process."""
 
 import contextlib

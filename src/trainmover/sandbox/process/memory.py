@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much memory a run of the script takes, and how much of the host's a machine has left."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which modules are the script's own: they are loaded anew in each run, as `__main__` is.
 
 What a script has installed stays loaded and warm. What lies beside it is the script in several

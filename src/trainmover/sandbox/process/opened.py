@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which files a shadow run opens: those that it must not read, and those that it should not write.
 
 A script may begin from what it finds on disk, for instance from its own last snapshot. A rank began

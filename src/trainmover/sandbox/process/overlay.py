@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a shadow run writes to the job's files goes into copies of its own.
 
 A standby runs the script while the job trains, and a script that opens its log to write, saves a

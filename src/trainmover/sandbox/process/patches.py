@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script's files put into what is installed: a method of torch's, wrapped, say.
 
 The module stays loaded, so a second run in the process would wrap what the first has wrapped. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of the script left behind and only it could have ended: processes, threads, files.
 
 Processes are ended. Threads and open files are out of reach; they are told.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of the script may set in its process, and how it is put back.
 
 A setting is read as a value that compares, and written back. Modules that stay loaded between runs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of the script may set in torch for its whole process."""
 
 from collections.abc import Callable

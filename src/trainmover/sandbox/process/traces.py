@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run that must leave no traces: it is stopped before it makes one.
 
 A shadow run makes the set-up and some steps of a script, and who writes there asks `job.is_shadow`,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a folder: which of them can be used, and why the others cannot.
 
 To look at a checkpoint takes a moment, however large it is: its manifest is read, and every file

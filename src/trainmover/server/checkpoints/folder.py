@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The folder of a run's checkpoints: who may write there, and how one is published. See
 `protocol.checkpoint` for what lies where.
 

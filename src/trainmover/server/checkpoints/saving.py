@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Orders about checkpoints, carried out in a thread; what comes of them is an event.
 
 A disk may hang: a file operation then does not return, and nothing can end it. So an order has a

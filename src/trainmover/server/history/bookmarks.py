@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a controller knows, as bytes for the journal: its successor need not replay all that was.
 
     known = job, accounts  --encode-->  bookmark behind the newest event  --decode-->  known

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incidents that have left the job: since the newest bookmark in memory, before it in the journal.
 
 What all of them come to (`Tally`) is counted as they leave, so that nobody reads them for a figure.

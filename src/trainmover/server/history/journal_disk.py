@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A journal that its disk does not take for a while: it is tried again, and people are told."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a controller that takes over a journal knows: `decide` folded over its events.
 
 It begins with the newest bookmark, if there is one, and with the first event otherwise; which of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Committed rows on their way to the journal: in batches, and past `decide`. Pure."""
 
 from collections.abc import Mapping

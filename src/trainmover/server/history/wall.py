@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Job time as people read it: by the host's clock. Pure."""
 
 from bisect import bisect_right

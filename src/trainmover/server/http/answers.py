@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers are JSON, also those that say what is wrong."""
 
 import msgspec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serves one run over HTTP: the API, what Prometheus scrapes, the page. See `endpoints`."""
 
 import asyncio

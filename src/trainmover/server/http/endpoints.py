@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be asked of a live run: one table, from which requests are served and described.
 
 Everything is at /api/v1, but what others expect elsewhere: /healthz, /metrics, and the page at /.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is let in: every request goes through here before anything else looks at it.
 
 Host     an address or a name of this host: a page that has its own name point here (DNS

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Prometheus scrapes: made from the job as it is, when it is asked for."""
 
 from collections import Counter

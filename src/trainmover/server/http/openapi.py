@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The OpenAPI document, made from the table of endpoints and their types."""
 
 import re

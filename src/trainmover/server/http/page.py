@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page's files, as `make web` has built them into the package. They say nothing of the run."""
 
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may do what: tokens, sessions of a browser, and the codes that become sessions. Pure but for
 chance; time is given.
 

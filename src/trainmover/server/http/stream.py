@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes as server-sent events, for any number of readers at little more than the cost of one.
 
 What is sent is encoded once. A reader is given the next when the last has gone out, so nothing is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked and answered over the API, as types. The OpenAPI document is made from them."""
 
 from typing import Annotated, Any, TypedDict

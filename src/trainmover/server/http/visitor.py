@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections to the API: how many there may be of whom, and how long each may take.
 
 without proof   the stranger's share, and five seconds in all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines of which nothing is heard: away first, and lost only where there is evidence. Pure.
 
     link silent or ended -> quiet -> away ->  heard again, or it returns: nothing was

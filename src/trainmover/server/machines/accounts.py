@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exactly once, both ways, also over the death of a controller. Pure.
 
 Nothing carries a number on its way: both ends count. Since it joined, the machine's agent counts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may join a job, and who may come back to it. Pure."""
 
 from collections.abc import Collection

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dialling the vaults of machines of which nothing is heard."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trunks that there are, machines that are sent to relays, and the tickets they come with. Pure."""
 
 from collections.abc import Mapping, Sequence

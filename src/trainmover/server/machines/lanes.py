@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The controller's end of trunks, and of the lanes in them: each is a link like any other. Pure.
 
 A lane is let in as the machine that was sent to that relay with a ticket, and as nobody else. What

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inbound control links: one per agent, which has proved the token at the listener.
 
 Until it has said hello nothing it sends counts. Silence is counted in ticks of the server's own

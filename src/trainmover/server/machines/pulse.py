@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The server's own beat: whose silence it counts, and what it does from time to time."""
 
 import asyncio

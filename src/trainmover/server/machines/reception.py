@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who comes into a job, who comes back to it, and who is waited for no longer. Pure."""
 
 from typing import TYPE_CHECKING

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which machines carry to the controller what others say. Pure.
 
     on a link of its own, steady -> asked to relay -> its trunk is there: others are sent behind it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the machines come back to a controller that has taken over. Pure."""
 
 from trainmover.protocol.deadlines import beats

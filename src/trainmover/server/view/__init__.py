@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people see of a job: sentences, news, figures, the status as one value."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why members have changed, in a word or two: what an incident says has no end of values. Pure."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replicas, and what to tell people when some of them differ. Pure."""
 
 import itertools

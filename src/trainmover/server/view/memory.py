@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What trainmover and training hold in host memory, rank by rank and machine by machine. Pure."""
 
 from typing import Any

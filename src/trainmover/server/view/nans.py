@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reported numbers that are none: NaN or infinite. Pure."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has happened, for whoever watches now and for those who ask later."""
 
 import asyncio

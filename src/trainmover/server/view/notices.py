@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a server tells whoever watches it: the screen, the demo, the event stream."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans, and how far they are: for people. Pure."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far each rank is and how fast, from what it commits. In memory only."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of a job is protected, and what it depends on: said as soon as it is known. Pure."""
 
 from trainmover.controller.state import Job, Machine, MachineState, Phase

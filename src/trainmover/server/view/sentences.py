@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happened, in one human sentence per event. Pure."""
 
 from dataclasses import dataclass

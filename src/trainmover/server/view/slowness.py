@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are slower than others, or seem about to fail, and what was done about them: for
 people. Pure."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The job as one JSON value, for the API. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What standbys have proven, and the roles they proved it for, as JSON values. Pure."""
 
 from typing import Any

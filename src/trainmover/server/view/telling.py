@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people are told of a job: what has happened, what was printed, how far it is."""
 
 from collections.abc import Callable

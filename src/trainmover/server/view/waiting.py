@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job waits for, since when and until when. Pure.
 
 Each wait has an end: a fact that comes, or a deadline. Where nothing is known of a deadline, the

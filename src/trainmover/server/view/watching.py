@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deadlines in force, and ranks that stand, as JSON values. Pure."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must always hold, one module for each; all are asked at every moment that concerns them."""
 
 from trainmover.simulator.checkers.apart import Apart

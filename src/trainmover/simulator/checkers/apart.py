@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a machine's workers say together counts as if each had said it by itself."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a checker is."""
 
 from collections.abc import Callable

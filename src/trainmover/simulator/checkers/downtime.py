@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that nothing happens to goes on soon: the next commit comes within a bound.
 
 Time counts from the last commit, or from when an outage last began or ended, and not while a row of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one machine says is noted for it and its ranks, and nothing else is forgotten or made up.
 
 Where a fact leads to no order and no other change begins, all tables of what is known stay as they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fact that counts for nothing changes nothing: one that comes late, twice, or from another.
 
 Late is what was said for an epoch that is over; another is a machine that neither has the rank nor

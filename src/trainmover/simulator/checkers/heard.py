@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is said is known from then on: a fact that counts is in what the job knows, as it was said.
 
 Of the change under way: who said what. Of processes: where they are, which stand still, which are

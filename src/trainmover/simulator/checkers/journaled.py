@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Journal before effect: what an agent hears is what the journal gives again, in its order.
 
 So a controller that takes over knows all that the one before knew, and no order is lost, doubled or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What time decides is decided when it is time: a microsecond before nothing is, and then it is.
 
 A job is asked what it would do at that very moment, if nothing else came until then. Of jobs that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is numbered is numbered one by one: no number twice, and none left out.
 
 epochs       each has been told to somebody, or is that of the change under way

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After every decision all is decided: an event that says nothing changes nothing.
 
 What waits for a fact goes on in the decision that has heard it. If one that says nothing sets it

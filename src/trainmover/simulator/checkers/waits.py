@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every wait ends: no rank stands between two steps while nobody is about to tell it anything.
 
 Such a job would heal itself, for whoever stands still is given up in the end; so it is looked for.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of what decides, each alone on a course of which the truth is known.
 
 A world has room for minutes, and for few of the histories that a part can have. On a course one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that has come so far by what its machines have said, and what it is told from then on."""
 
 import random

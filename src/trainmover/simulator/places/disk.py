@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A journal in memory, record by record as the real one writes them; a crash may tear its end."""
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is around a controller in this world. The controller itself is the one that runs jobs.
 
     link --fact--> server.control --> journal, decide --> orders --> link, answers, checkpoints

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine: its agent with outbox, link and vault, and the processes of its workers.
 
 What a machine does later is forgotten if it dies meanwhile (`life`), and put off while it stands

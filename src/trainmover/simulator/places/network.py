@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who reaches whom, how fast, and the connections between agents and the controller.
 
 A connection is what TCP makes of packets: in order, nothing twice, nothing lost until it breaks;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that carries what others say: the carrier of the agent room, over links of here."""
 
 from typing import TYPE_CHECKING

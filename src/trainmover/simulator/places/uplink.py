@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine's way to the controller: what its agent's letters give, over links of this world.
 
 What is sent, kept and said again is decided by `agent.letters`, as in the agent room; here are its

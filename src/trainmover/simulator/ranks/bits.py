@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the memory of a rank really holds: nobody in the world sees it, but by hashing."""
 
 import struct

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank as a member of epochs: it is interrupted, stands at the boundary, goes, leaves.
 
 What it does is decided by `rank.standing`; here is what takes time, and what the world must see.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds: after some steps every rank tells hashes of its tensors, as they were when they were all
 at the gate. Of ranks with equal shared ones the lowest tells them, the others whose they have."""
 

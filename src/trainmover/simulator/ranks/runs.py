@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of the script in the sandbox: they take a while, newer work ends them, and one that is held
 is parked at once."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process keeps of its rank's state, and gives to the vaults of other machines.
 
 What is due, kept, given and dropped is decided by `rank.cuts`, as in the worker room; here is what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank's steps: compute, have the record safe, pass the gate, update; and what it tells of it."""
 
 import math

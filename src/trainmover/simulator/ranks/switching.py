@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rank becomes a member of the next epoch: it takes its state, if it joins, and connects."""
 
 from functools import partial

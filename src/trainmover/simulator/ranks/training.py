@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ranks do together: gates, the flags they carry, and where each rank really stands.
 
 A gate is an all-reduce: it is through once every rank has entered it in one epoch and their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank's process, reduced to what the controller and other ranks can see of it.
 
 What it decides as a rank is decided by `rank`, as in the worker room. This is the process itself:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Containers and tensors get the content of others, and stay the objects that they are: so whoever
 else holds them sees it too.
 

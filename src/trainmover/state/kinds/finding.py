@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies beside a tracked object: an item for each kind that it has something of."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

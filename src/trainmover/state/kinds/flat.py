@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many small tensors as one run of bytes, in a few calls of torch instead of some for each; and in
 one of Python's, as long as they lie in memory where they lay."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generators of random numbers that a script makes for itself: torch's, numpy's and Python's.
 
 None of them has a state_dict(), so each kind is asked in its own words. What comes out can be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients that lie on parameters between two steps, as state of their own.
 
 Whether the next step reads them shows only when it is made: it may add to them (accumulation over

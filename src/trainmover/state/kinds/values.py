@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain attributes of an object of the script, kept as one small object with a state."""
 
 from collections import deque

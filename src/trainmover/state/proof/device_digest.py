@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hashes of tensors where they lie: of memory of a device only a few numbers come to the host.
 
 XXH3 reads bytes one behind the other, on one core, behind a copy over the bus: for what lies on a

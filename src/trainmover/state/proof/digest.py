@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A digest of states: one number for each tensor, and one over those and all else.
 
 So of two processes it can be said not only whether they hold the same, but which tensors they do:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank tracks, as one 64-bit number for each tensor: equal numbers are equal bytes.
 
 Cheap enough to be taken from time to time while a job trains (a hash at the speed of memory), and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All that a script holds, at one moment: every object that its modules, frames, functions and
 instances lead to, with what lies in it. Two of them tell what is another than it was.
 

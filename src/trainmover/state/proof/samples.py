@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few elements of the state that replicas share, at every gate: what they no longer hold alike
 shows by the first gate at which one of the elements is among those that differ.
 

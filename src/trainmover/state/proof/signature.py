@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kind of state a rank tracks, without its values: ranks of one role have equal signatures."""
 
 import re

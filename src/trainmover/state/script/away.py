@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In place of what is gone with a machine, and seems to be written before it is read.
 
 Such a variable is compared by nobody. Who takes the rank has in it what its own way there has left:

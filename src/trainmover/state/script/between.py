@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Iterators between the script and its data that keep something of what went through them.
 
 `itertools.cycle` has the batches of the first pass and gives them again, `islice` a count,

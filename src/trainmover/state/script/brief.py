@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each step seems to write before it reads it, as far as the source says: it goes with a rank
 all the same, where it is small and plain.
 

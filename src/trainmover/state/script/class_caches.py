@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Caches of what is known of a class, emptied when a run of the script is over.
 
 A class of the script refers to its methods, those to the globals of their file, and those to the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures of a script's variables, compared: of a rank and of who is to take its place, or of one
 process at two fetches.
 """

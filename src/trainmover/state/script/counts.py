@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variables that steps count: see `code.step_counts`.
 
 Who takes a rank has them as the rank had them at its fetch, and passes over the step that the rank

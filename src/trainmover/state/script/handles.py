@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handles: objects that say nothing about what they hold, but have a name that is the same in all
 processes, as process groups have. Each process has its own object of that name.
 

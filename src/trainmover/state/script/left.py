@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step leaves in variables of the script, for the lines behind it.
 
 A step may fill a list that the lines behind it add up and empty, or set a flag that they count: at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where in a script's files a variable is stored to."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script keeps and, as far as its source says, nobody changes: it is looked at all the same.
 
 A hook that is given as text, a library's function that was given a list, `exec`: no line shows

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script sets for its whole process while it trains: variables of the environment, and what
 torch and numpy are set to. Nobody else's process has it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain values that a joiner's script has made otherwise on its way are put as the rank has them.
 
 Lines between two passes run again on a joiner's way (an evaluation, and what follows from it: the

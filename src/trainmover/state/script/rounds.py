@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the loops around a fetch go through, worked out from what the script's names stand for.
 
 Nobody can read the iterator of `for _ in range(scale.many)`, which was made as the loop began, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which variables are one object, and which are two equal ones: `best = kept`, `best = list(kept)`.
 
 Values do not tell it, and what is appended to one is then in the other, or is not. So where what a

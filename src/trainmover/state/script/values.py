@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A variable's value as a few bytes: itself if it is small and plain, else its hash.
 
 Equal values of equal types have equal entries in every process. What is no plain value (a module, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The variables of a script that nobody tracks: found, captured at each fetch, compared.
 
 What counts, in the frames of the script's own files, from its top to the fetch:

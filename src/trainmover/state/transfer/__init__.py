@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves bulk state from worker to worker, from tensor memory to tensor memory.
 
 Blocking sockets in threads: while state moves, the training loop of both ends stands still anyway.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast a machine may send state: a token bucket. Time comes in as values; `Pacer` waits."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which chunk is asked of whom: by demand, so that who is slow is asked for less. Pure."""
 
 from collections import deque

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State from one device to another, without the hosts between: over a pair of ends that somebody
 else makes (`comm.nccl.pair`).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client's side: one set of tensors, from several sources at once."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fetch under way.
 
 The first source's header says where to receive. Then others are asked as well, if there is enough

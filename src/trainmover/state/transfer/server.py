@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The source's side: serves what its owner offers to whoever knows the token."""
 
 import contextlib

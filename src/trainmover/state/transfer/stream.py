@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The client's end of one connection to a source."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes over a connection between a source of state and a client.
 
     client -> server   hello (purpose "state"), what it wants: a key, and whether the header too

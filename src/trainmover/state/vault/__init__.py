@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one machine's agent keeps in host memory for workers of other machines.
 
 Rank records, put before the gate of every step, and blobs (recorded collectives, snapshots).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker's connection to a vault: blocking, usable from several threads.
 
 One lock, requests answered in order, so an ack that nobody waited for is simply the next reply.

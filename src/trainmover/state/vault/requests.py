@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one connection asks of a vault, request by request. No sockets."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A vault on a port of the agent's event loop.
 
 Plain asyncio.Protocol, no streams: a record is answered in the callback that received it, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vault as a value store: no clock, no sockets."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What workers and a vault say to each other. Requests are answered one by one, in order."""
 
 import msgspec

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `torch.backends` is set to: kernels are chosen by it, and so are the bits of numbers.
 
 How exactly torch computes in float32 it lets be set in an old way and in a new one, and to ask in

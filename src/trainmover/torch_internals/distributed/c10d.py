@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch's process groups, handles and stores; and the private names by which torch asks ours.
 
 The classes are public, but typed only where they are private.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DistributedDataParallel: what it knows that no state_dict has.
 
 *Flags*: whether the next forward begins with a broadcast, whether backward reduces. *Buckets*: in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FSDP2's groups of parameters, and the gradients that it keeps beside its shards."""
 
 from collections.abc import Iterable, Iterator

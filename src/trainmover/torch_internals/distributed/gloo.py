@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backends of gloo, made as torch makes them."""
 
 from datetime import timedelta

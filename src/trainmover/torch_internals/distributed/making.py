@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How torch makes a process group: the functions of distributed_c10d that are replaced by ours."""
 
 import inspect

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DTensor: what it keeps for the whole process."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which parameters a DistributedDataParallel has used since it has summed gradients last.
 
 With find_unused_parameters=True its reducer marks a parameter as a backward comes to its gradient,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ways to write to a tensor's memory past its version counter: `.data`, numpy's view of it, DLPack.
 
 What is written there leaves no mark, so the making of such an alias is what can be seen: torch's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients of an earlier step, of which it is told when the script reads them.
 
 No counter of torch's says that a tensor was read. A tensor may get another class while others hold

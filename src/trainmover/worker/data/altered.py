@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the script alters of a loader's samplers and its dataset: `sampler.weights = ...`.
 
 A pass depends on what they were as it began. Whoever resumes it gives them those values, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hash of each batch, so that one that is drawn again is known to be the same.
 
 What a batch holds is hashed on the main thread, up to a mebibyte of it; of larger ones blocks all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The batches of a job: data passes over a loader, with a place that another process can resume at.
 
 A position is taken at every step and must be cheap, so for a plain DataLoader it does not say where

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of torchdata's own loader, without asking it."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the script has drawn: which fetch was the first for the coming step, and which samples.
 
 The place that a rank's record keeps is such a first fetch: mostly the last one. A script that holds

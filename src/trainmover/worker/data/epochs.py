@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which epoch samplers are in: what the script says, as without us. Only where one call of
 `job.batches` makes several passes, and the script says nothing between them, are they numbered on.
 

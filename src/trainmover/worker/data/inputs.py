@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A hash of what a step is called with, so that one made elsewhere is known to have the same.
 
 Only what is plain counts: an object, as that whose method the step is, may keep anything.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a loader's place can be kept, or why it cannot."""
 
 import enum

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a loader is put together from: samplers, generators, the numbers that samplers count in."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the script stands in its data: the loops over batches it is in, outermost first.
 
 A loop that begins in the body of another lies inside of it, and is over when the outer one fetches

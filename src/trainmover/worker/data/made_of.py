@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a pass is made of, where a script makes its data while it trains: the examples that are hard
 at the moment, labels by the model itself, a pool that grows.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many rounds loops had: those that begin one after the other, outermost or in one round of the
 loop around them.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which samples a batch is made of, so that the journal can tell what each step used."""
 
 import operator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parts of a loader have become since its pass began, and not by the pass: a generator
 that the loop draws from as well, a sampler that is gone over once more, an epoch that is set for
 the passes to come.

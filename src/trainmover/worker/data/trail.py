@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The indices that a loader's sampler gives, as they come: a checksum, and on demand themselves."""
 
 import array

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random state inside the processes of a StatefulDataLoader.
 
 Such a loader keeps where each of its processes stands, but not what that process draws next:

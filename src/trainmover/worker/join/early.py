@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State that does not change is sent early: before the pause of a move, while the job trains.
 
 Frozen layers, and whatever else no step writes to, need not wait for the pause. The rank that is to

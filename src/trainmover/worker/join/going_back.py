@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rung 2: a rank takes the state it had at the newest cut, from a snapshot of its own."""
 
 import threading

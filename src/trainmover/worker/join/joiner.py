@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a run in the sandbox turns into a live rank: what the script's calls go to meanwhile.
 
     Shadow    the script runs as the rank, its collectives served from the record, and stands

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether steps draw from generators that their loader draws from as well.
 
 Where those stand goes with the place in the data: that is the fetch of a step's batch. Who takes a

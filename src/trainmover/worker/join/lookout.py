@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a standby sees of the script's variables before it is needed.
 
 While a run stands in the sandbox as a rank, that rank trains on, and its newest two records are in

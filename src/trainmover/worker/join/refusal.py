@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a run in the sandbox must not become the rank that it stands for.
 
 What the script keeps in its own variables no other machine has: where the run stands as the rank

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The groups of a rank, for who takes its place.
 
 A joiner has the groups of its shadow run, and those of the lines that it came by since. The rank

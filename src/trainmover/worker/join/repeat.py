@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a step that is run again gives the same numbers.
 
 Where a machine is lost within a step, all others run that step again, on what `retry.Before` has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of the script in the sandbox: shadow steps, and the fetch where it stands behind them.
 
 Collectives are served from the record. After as many steps as are recorded the run stands at a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script does behind its last step, done once more by who has taken a rank there.
 
 The state that it takes may be of a rank whose script has been through those lines already. Lines

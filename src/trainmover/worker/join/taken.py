@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process takes over from others: a record of first steps, a rank's record, bulk state."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run in the sandbox takes the state and the place of its rank.
 
 When the switchover comes it takes bulk state from its source, its record from the buddy of the lost

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step has given whose machine is lost, or lines before it have made of state that it has
 changed: it may be kept and shown, and nothing may follow.
 

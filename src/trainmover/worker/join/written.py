@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """To which of its arguments a step writes, as one that normalises its batch in place does.
 
 Where it is passed over nothing writes to them, and the lines behind it would go on with the batch

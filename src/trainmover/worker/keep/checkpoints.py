@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes this rank's part of a checkpoint: its snapshot, and once what is known of its first steps.
 In a last checkpoint also the parts of ranks that are lost, as vaults have them.
 

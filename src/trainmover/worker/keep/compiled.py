@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch.compile has made: shared between machines, and kept apart between runs.
 
 A rank that keeps the record of its first steps also keeps what was compiled in them: torch's own

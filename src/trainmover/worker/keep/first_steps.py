@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The first steps of a rank: recorded while it makes them, and kept so that a standby can repeat
 them alone.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of a device on their way into a snapshot, while the next step computes.
 
 Of many gigabytes the copy takes longer than a step may wait. But parameters and optimizers' state

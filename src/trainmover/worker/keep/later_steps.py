@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Later steps of a rank: from time to time one is compared with those that were recorded.
 
 A script may turn to other steps long after its first ones: another graph is compiled, another loss

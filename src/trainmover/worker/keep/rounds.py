@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds: from time to time all ranks hash what they track, and the controller compares.
 
 A round is made after the commit of a step that every rank knows without asking: of the first steps

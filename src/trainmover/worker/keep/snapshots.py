@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this process keeps of its rank's state, in case nobody else has it; see `controller.cuts`.
 
 The copy is made at a boundary on which all ranks have agreed at a gate, and is all that the step

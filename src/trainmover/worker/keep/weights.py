@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank's process holds in memory, by kind.
 
     state         tracked bulk state: training's own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What steps change behind their gate, where a record from there does not have it.
 
 Small state that a rank changes there (a scheduler's step, the buffers of an average of weights) is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Between two steps: where members are exchanged.
 
 If a newer epoch was ordered, or a pause agreed at the gate, a rank waits here: it says where it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does a step change bulk state before its gate?
 
 Mostly parameters, optimizers' state and averages of weights change behind the gate only, so an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What small state has been at every fetch until now, as a hash by name; and what variables of the
 script that steps store to have been, since they first changed.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives that end with their epoch give nothing: how the script is left where that matters.
 
 *In a step, before its gate*, it runs on: the step will not count, and mostly it is over soon. One

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What others hold of a rank, so that it can be lost, and what it gives to who takes its place.
 
 buddy       its record, told at every fetch and safe before every commit; its first steps

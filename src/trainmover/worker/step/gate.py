@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
 One all-reduce of ten integers over all ranks, on a group of its own. Two say that all ranks are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors that a script keeps over its steps with the graph that they came of. Values go along, and
 a graph does not: on another machine a backward would end at them, and give less."""
 

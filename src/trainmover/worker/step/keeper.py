@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps this rank's record with its buddy: another machine's agent, in host memory.
 
 Record of a rank, "how to run step s on another machine":

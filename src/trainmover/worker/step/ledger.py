@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank has committed and not yet told, as bytes for its record; and how long its steps take.
 
 When rows are told and how long they are kept is decided by `rank.told`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether ranks that were all replicas still are: asked at every gate, of a few bytes. Pure.
 
 Rounds are seldom, and replicas may part between two of them: by what the script does, or because

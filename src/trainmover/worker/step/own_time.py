@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank itself takes for its steps: all but its waits for other ranks.
 
     gate k-1  |  update, fetch, forward, backward ...  |  gate k

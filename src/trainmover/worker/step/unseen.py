@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step may change before its gate without a mark: copied before it can.
 
 Past torch's counters a script writes through an alias: `.data`, numpy's view of a tensor. No look

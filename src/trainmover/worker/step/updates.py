@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The updates of a step: every `optimizer.step()` of the script, as the runtime sees it.
 
 The first one of a step is its gate. What comes behind the gate must be local; where it is not, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a rank may stand at one place before it is worth a word: from its own steps. Pure.
 
 Whatever moves a rank, it moves at least once a step, so a stand that is longer than any step of a

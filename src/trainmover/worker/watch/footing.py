@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the rank is inside a step, of which function, and how long its steps take.
 
 Kept by the main thread, for two who look from outside: the watch (`watch.py`), and the agent, which

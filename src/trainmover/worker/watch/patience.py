@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A shadow run that gets nowhere is given up: it waits for what never comes, or runs in circles.
 
 Standing still: nothing served, no step begun, no module loaded, and next to no processor time used

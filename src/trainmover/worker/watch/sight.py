@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the main thread stands, seen from another thread. Used only when it has stood for long.
 
 The innermost frame that is ours tells what it is about: it waits in a group, fetches a batch, waits

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thread that looks, ten times a second, whether the rank still moves.
 
 It reads numbers that are there anyway (steps, gates, collectives begun), so that the step's path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are about to fail, found before they do, from what is told anyway. Pure.
 
     what their kernels and processes say    one grave line; or more of others than usual   `told`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job does about a machine that seems about to fail. Pure.
 
 `watch` says it. `act` lets a machine of which something grave was found take no ranks any more; its

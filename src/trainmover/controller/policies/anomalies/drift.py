@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own times that creep away from those of others, below what counts as slow. Pure.
 
 A block's figure is the median of a rank's own time over that of its role in the same steps. It is

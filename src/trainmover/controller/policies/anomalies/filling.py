@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that falls to nothing. Pure.
 
 What was told is cut into thirds. Of one that fills, the most and the least that is free fall from

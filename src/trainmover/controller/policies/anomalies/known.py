@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job keeps of machines that seem about to fail. Pure."""
 
 from dataclasses import dataclass, field

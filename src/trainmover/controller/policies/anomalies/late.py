@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agents that speak late, beside all others. Pure.
 
 Every round it is asked for how long nothing was heard of each machine (its longest gap). A gap is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What machines tell anyway, watched for what comes before a failure: `AnomalyFound`. Pure.
 
 It lives beside the job and is not replayed, as `stragglers.pace` does: a controller that comes back

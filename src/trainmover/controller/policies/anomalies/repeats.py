@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incidents that begin on one machine more often than chance gives them to one. Pure.
 
 What the script itself brings about (its errors, its memory) counts for no machine, wherever it

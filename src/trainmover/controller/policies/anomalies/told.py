@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a machine's kernel or processes say. Pure.
 
 A grave line is enough. Of the others a few come on every healthy machine, so a sum is kept of those

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What machines can do, measured before they take ranks. Pure."""

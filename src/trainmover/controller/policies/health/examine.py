@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines are examined before they take ranks, and when somebody asks. Pure.
 
 `watch` says what was found. `act` cordons a machine from when it joins to when it has passed, and

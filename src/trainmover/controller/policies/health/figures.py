@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of a machine beside those of all: which is too far off. Pure.
 
 Nothing is compared with a constant: what is slow for one cluster is quick for another. A figure is

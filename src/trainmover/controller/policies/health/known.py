@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job keeps of examinations. Pure."""
 
 from dataclasses import dataclass, field

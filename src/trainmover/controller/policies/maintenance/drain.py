@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several machines at once are cordoned, and their ranks moved, as one change. Pure.
 
 All of it or nothing is moved; the cordons stand either way, so that no rank comes to a machine that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a move is likely to be over before a deadline, by what this job has measured. Pure."""
 
 import statistics

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that will soon be taken away by whoever owns it: its ranks go before. Pure.
 
 Its agent says so, with the time that is left. (One that seems about to fail goes the same way, if

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves that follow one another until what somebody asked for is there. Pure."""

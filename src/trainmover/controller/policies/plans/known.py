@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job keeps of its newest plan. Pure."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every slot goes to the machine that is to have it: racks, switches, power. Pure.
 
 Machines that are free take their slots, all of them as one change: those that they leave are free

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a plan comes on: what its making, moves and end have in common for both kinds. Pure."""
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every machine gives up its ranks once: for new firmware, a new kernel, new cables. Pure.
 
 Standbys come first, so that ranks go to machines whose turn is over and each of them moves once.

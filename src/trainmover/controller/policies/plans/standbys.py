@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which standbys a plan may count on. Pure."""
 
 from collections.abc import Collection

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan begins, is stopped, goes on; one at a time. Pure.
 
 It makes a move when nothing else is under way: what has diverged goes before it, then what is

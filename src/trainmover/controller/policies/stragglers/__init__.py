@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are slower than others: found, answered, measured whether that helped. Pure.
 
 pace      own times of all ranks, as they are told; what follows from them are events

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job does about a machine that is slow. Pure.
 
 `watch` says what it would do. `act` has a standby hold the run of a machine that may be slow, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a rank is slow, and not by chance. Pure.
 
 Slow is a step of 10 % more than the role's others take for the same one, as the paper has it, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own times of all ranks, step by step, and what follows from them: `Judged`.
 
 A rank is compared with the other ranks of its role in the same step. What nobody shares a role with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways between machines: where two wait for each other, longer than they did. Pure.
 
 Who is late is waited for, and waits for nobody. Two that wait for each other in the same step were

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nobody is given up for what has befallen another: a relay that is struck is no evidence against
 those behind it. A machine that is lost has died, stood still, or was cut off or slowed down, or
 what was agreed with it has been torn off the journal."""

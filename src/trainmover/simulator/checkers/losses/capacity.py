@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job neither ends nor waits for want of a machine while one is there that could take the ranks.
 
 There is whoever has joined, holds no ranks and is to take none, is not cordoned but by a policy

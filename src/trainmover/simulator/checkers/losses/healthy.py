@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nobody who is well is ended: no process that executes, no machine that its neighbours reach.
 
 The truth of the world counts, and not what the controller has heard: however long it was away, and

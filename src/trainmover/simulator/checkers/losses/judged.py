@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who keeps the others waiting is ended in time, and nobody else.
 
 A process that is stopped is ended after a second, if it has a rank or is to take one; after ten, if

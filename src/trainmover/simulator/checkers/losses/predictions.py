@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What it is said to cost if a slot is lost is made of what was measured, and of nothing else.
 
 start, run   of fresh processes, and of the script, where the standby does not hold that run

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A standby proves again what it can when that is due, and not before; so does one that is cold.
 
 A proof is old after ten minutes, and one machine at a time makes its proofs anew. A cold machine is

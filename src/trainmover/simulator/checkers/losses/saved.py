@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job ends only where no history of patience would have gone on.
 
 A machine is given up that lives, whole, and holds ranks or the record of a step that is not

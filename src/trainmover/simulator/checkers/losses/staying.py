@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All ranks go back only where staying was impossible.
 
 Who stays may stay if nothing that it holds is made of what a collective has left, and if for each

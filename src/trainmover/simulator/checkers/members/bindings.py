@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No standby is bound twice: in one epoch a machine gets one slot, and a slot one machine and one
 more where that one may be stuck."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is chosen is who should be: to begin with, and in the place of another.
 
 A job begins on the machines that were started for it, in natural order; standbys only begin in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No rank commits a step twice with another outcome, and none skips one.
 
 What a step makes depends on nothing but the state before it. So every rank must have had the state

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One epoch at a time makes progress: once a gate was through in one, none is in an older.
 
 But a gate that asks nobody else than who was given up, as on a job of one machine, or where all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who was given up never commits again: not in an epoch that came after it was shut out. Where a
 crash tears that off the journal, whoever is a member by what is left was never given up."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No rank is held by two: in one epoch all its steps are one process's, on the machine that has the
 seat; and its agent knows it as live, under that rank."""
 

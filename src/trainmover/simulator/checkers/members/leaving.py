@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job ends well only after its processes have left: what a script does as it exits is its own."""
 
 from collections.abc import Callable

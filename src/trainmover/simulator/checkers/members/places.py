@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an order says of others is where they are: who has a rank's state, its record, its snapshot.
 
 sources   of a joiner: the leaver, if it gives its ranks up, and ranks that stay and have not parted

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever would take a slot now is the readiest there is, by the order that people are told.
 
 Asked of jobs in which nothing is under way, for each machine as if it were lost that moment: who

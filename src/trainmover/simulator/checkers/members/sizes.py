@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The world size never changes silently: a gate has every rank once, and every slot one machine."""
 
 from collections.abc import Callable

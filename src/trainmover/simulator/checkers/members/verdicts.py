@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts agree: one for each epoch, and none that undoes what a member has committed.
 
 What one is made of was said for its epoch, and stays so: no vault that a rank may use keeps records

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nobody of another version takes part: an agent of another trainmover is never in the job, and no
 process of another torch ever has a rank beside those of the job's."""
 

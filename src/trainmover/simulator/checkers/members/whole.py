@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the controller knows hangs together, after every event: seats, machines, the change, a cut.
 
 And each of its orders goes to those whom it is for: to all of them, at once, and to nobody else.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a rank says of itself is so, at the moment at which it says it.
 
 position     what it has committed is what its memory holds; in a gate its record is in a vault

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the job believes that a machine does it was told to do, in the same moment; and what it is
 believed to have proven is what its processes have said.
 

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people are told, and what they may expect."""

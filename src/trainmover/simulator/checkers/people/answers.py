@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever asks is answered exactly once: never twice, and by when nothing is under way any more.
 What the answer says is so: what is done is done, and a move that could be made is not refused.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is over is let go: the job keeps few incidents, and of older ones little.
 
 What it keeps of an older one is still true, and as long as it is kept the same.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An incident says from its first moment what has happened: to whom, when, and what can be done.
 
 lost, machine   those that are lost; or whose process has ended, or should have by now; nobody, if

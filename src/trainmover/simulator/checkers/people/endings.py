@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that ends before its script does so for a reason that what happened to it explains."""
 
 from trainmover.ids import Rank, Step

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an incident says it has cost is what ranks have measured, and it names what was done for it.
 
 downtime     of the stayer that stood longest, by what each has said with its first commit

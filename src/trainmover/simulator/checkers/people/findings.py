@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is found of a machine is kept as it was found, and done about it is what was asked for.
 
 signs       the same of the same machine, within an hour, is one finding; a grave one takes it out,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incidents are numbered, come one after the other, and end once; epochs and commits only grow."""
 
 from collections.abc import Callable

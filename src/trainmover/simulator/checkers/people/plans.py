@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan does what was asked for and no more: it moves whom it names, as many at a time as may be,
 and never waits for nobody. What it says is done is done.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a job ends is so, figure by figure; and so is why it goes back.
 
 People are told how many machines there are and how many are needed, what has failed how often,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an incident says of itself is what has happened.
 
 rung, step, redone    whether all went back, to which step, and how far that was

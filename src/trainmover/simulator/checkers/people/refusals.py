@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who is refused is told why, and it is so; and who asks for what can be done is not refused.
 
 Each reason that people are given is looked for in the job itself. A refusal has changed nothing,

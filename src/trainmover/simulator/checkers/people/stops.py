@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who stops a job is obeyed: at once, or once there is one more checkpoint, if he waits for that.
 
 It is waited for only where one can be made, till it is there or the time is over, and no longer;

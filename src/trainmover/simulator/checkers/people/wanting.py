@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job is to have a while after nothing goes wrong any more: standbys that are ready, and new
 cuts, checkpoints and rounds. Whatever may rightly be missing is known by what went wrong."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who seems about to fail is taken out only where that was asked for, never many at once, never for
 what is the script's; and whoever was taken out loses its ranks as soon as another can have them."""
 

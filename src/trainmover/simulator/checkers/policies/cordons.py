@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No change chooses a machine that is cordoned, but to have its own ranks again, or for want of any
 other after a loss: then one that only a policy keeps out, since it is slow or may fail."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where `--health act` is given no machine takes ranks before it has passed its examination, or
 after it has failed, unless somebody has uncordoned it; and every examination ends."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are to go lose their ranks as soon as can be; a drain is all that was named."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a finding says of steps is what ranks have told of them.
 
 Its own time lies between the least and the most that one of its ranks has told of the steps that it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that is lost again and again stays out: half a minute after the second loss within an
 hour, and each time twice as long."""
 

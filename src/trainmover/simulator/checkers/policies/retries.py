@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What fails again and again is tried less often: moves that nobody has asked for back off."""
 
 from collections import defaultdict, deque

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine that is slow by itself is found, and what a move has come to is measured.
 
 As the controller has heard it: steps that all ranks have told in one epoch, of which one machine's

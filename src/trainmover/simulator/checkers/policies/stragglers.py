@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nobody is moved for slowness who is not slow, and none twice for one cause.
 
 The world knows which machine is slow, and which rank has more to do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No policy raises: `policies.guard` would switch it off, and nobody would see why."""
 
 from collections.abc import Callable

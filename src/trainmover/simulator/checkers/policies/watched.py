@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told of a machine by its own heartbeats is so, and is told in time.
 
 Memory is said to fill only where it does, with about the time that is left; an agent is said to

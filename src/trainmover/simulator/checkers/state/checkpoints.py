@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint that is published has the state of every rank, as it was after that step."""
 
 from collections.abc import Callable

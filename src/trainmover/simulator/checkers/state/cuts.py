@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cut is complete: when it is said to be, every rank's snapshot of that step is somewhere.
 
 What was on a machine that is lost is not said to be there any more."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is kept for a rank outlives the loss of any one rack, if there is a second one.
 
 That is so by choice (buddies are told machines elsewhere) and in truth (once a cut is complete its

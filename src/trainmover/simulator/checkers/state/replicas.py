@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corrupted state never spreads once it was found, and nobody healthy is accused of it.
 
 A flaw that a round has named is known from then on, and with it all copies of it: no rank takes it

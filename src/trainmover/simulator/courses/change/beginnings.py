@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that begin, with machines that are lost meanwhile: who begins, how often all begins again,
 and with which words and which exit status it ends where it cannot."""
 

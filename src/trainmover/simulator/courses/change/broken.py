@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What breaks in a job, one after the other, and what is to begin then: with whom, and what is
 noted of it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines in racks, as a job begins: whom each has keep its records and snapshots, so that no rack
 that is lost takes both with it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recoveries that cannot go on: the job ends, with what it can tell of that, or begins anew where
 hardly anything is lost; it never trains on with what may be wrong.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts end, one rank's after the other's, and machines are lost meanwhile: whoever is through
 takes part as long as he is there, nobody has to take his place, and the job ends with the last.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one machine alone held is lost: all run the script again from the newest snapshots of all
 ranks, wherever each still is; or the job ends where one is nowhere.
 """

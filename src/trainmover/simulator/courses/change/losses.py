@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What breaks in a job that trains, one after the other, while machines do at once what they are
 told: who takes which ranks, what that has cost, and what it was said to cost beforehand."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Moves that people ask for, stage by stage: nobody stops before all is ready, and what befalls a
 move before the switch is told to who asked, while the job trains on.
 """

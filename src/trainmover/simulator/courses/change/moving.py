@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A move, stage by stage, as it should go: who is told what when, and what is said of it."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recoveries, stage by stage, in which more breaks: where ranks stood says which step was the last;
 who has to do something next is told so once all of before is done, and nobody else is.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that begin again before their first steps are recorded: more is lost before all are there,
 what is still heard of processes that are gone counts no more, and everything is as at first.
 """

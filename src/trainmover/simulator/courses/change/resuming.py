@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that go on from a checkpoint: a run before has left it, or it is all that is left of this
 one. Everybody joins, in fresh processes, and nobody goes before it is known which one is whole.
 """

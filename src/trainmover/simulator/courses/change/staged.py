@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job whose machines do what they are told one after the other, in any order; it hears of it
 twice, or late, or from who has no say."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job that trains, of whose ranks one holds something else from some step on, and is found out.
 
 What is done follows from who is wrong, and from what that proves: a machine whose memory has

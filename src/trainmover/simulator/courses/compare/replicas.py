@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks in rounds, of which is known who holds what.
 
 Ranks of a family hold the same: weights that change with each step and one that never does, a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rounds of ranks of which is known who holds what, and whose bits have flipped: what they come to.
 
 Who is taken over goes on with another's state; all may go back to before one was wrong, or while it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What follows from nothing: said of machines that are none, by processes that are gone, of ranks
 that somebody else has, of an epoch that is over, after the end; and what is said at once is what is
 said one by one."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank that passes gates and is told of epochs, each as it may be: once, again, late, or
 overtaken by a newer one. It commits what all commit, stands where it says, and follows the newest.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of one rank, as it commits and tells them: each is told once, in order and in time, and none
 that its machine may take with it is out of the record."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a job keeps of very many is what a dict and a set would be, and older values stay as they
 were; and a machine that is lost again and again stays out for longer each time."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs whose ranks hold each what no other does, and all go back to the newest cut: from where each
 rank takes its snapshot, which of them are given to a vault first, and when there is no way back."""
 

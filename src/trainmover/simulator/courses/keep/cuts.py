@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of a few ranks that pass gate after gate: which are due, and which each of them holds.
 
 The first is taken at once, the next so many steps later, or at each multiple where they are for

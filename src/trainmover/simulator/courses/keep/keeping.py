@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots that ranks are told to keep, and the cuts that come of what they say of them."""
 
 import math

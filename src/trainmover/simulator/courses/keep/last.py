@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that end with what is left of them, since nobody can take the place of who is lost: who
 writes whose snapshot, from where, and what is said in the end.
 

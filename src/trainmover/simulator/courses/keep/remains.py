@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is left of the newest cut of a job, whatever is lost of it."""
 
 from collections.abc import Iterable

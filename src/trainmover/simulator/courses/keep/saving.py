@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints that a job writes, and with which it ends: which cut becomes one, what is in it, what
 is tried when, and what is said where none could be written."""
 

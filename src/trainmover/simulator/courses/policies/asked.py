@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people ask that cannot be: they are told why, and nothing is done; and what they ask with a
 deadline, or while it is done already."""
 

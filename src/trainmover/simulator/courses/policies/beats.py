@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Heartbeats, memory, steps and incidents of machines of which one does what comes before a
 failure: what `anomalies.look` says of it, and that it says nothing of the others.
 

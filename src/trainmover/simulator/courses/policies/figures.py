@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One of several machines is slower than the others, or its clock is off: whether that is said, and
 how, and that it takes no ranks; whoever asks is told all that was measured."""
 

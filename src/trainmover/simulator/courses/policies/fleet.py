@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of ranks of which is known who takes longer, since when and why: what `pace` says of them.
 
 All others take exactly as long as they always do, so all that is said can be told beforehand. Who

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that are examined, of which is known who is sick: who takes ranks, and what is said."""
 
 import random

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people ask of a job whose machines do at once what they are told: all of it is done, once,
 and with as few moves as there can be; or nothing is, and they are told why.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines that say what machines say that fail: who is believed to, what is said of it, whose
 ranks go; and what of that stays when people speak for it or against it."""
 

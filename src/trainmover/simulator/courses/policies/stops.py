@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans that come upon something: they stop and say why, and go on when they are told to, with what
 is left to do."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is done about a machine that is said to be slow, and what is made of how that went."""
 
 import random

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Courses of machines that hold no ranks yet."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines in all states, with all that can speak against them: who is to take slots that are
 empty, and what is said where nobody can."""
 

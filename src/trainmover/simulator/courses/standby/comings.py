@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines come, and go with what was known of it, in the middle of what a job does: what each is
 told as it comes, who is shut out, what is said of it, and which numbers are never used again."""
 

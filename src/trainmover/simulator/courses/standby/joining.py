@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standbys that are to join, or have had ranks: what becomes of them when they cannot, when another
 is lost meanwhile, when steps are others, or when their ranks go elsewhere again."""
 

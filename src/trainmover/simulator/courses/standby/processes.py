@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standbys in whose processes something is the matter: what they are told to run again and where,
 when they are left alone, what is known of each, and what its joining is said to cost."""
 

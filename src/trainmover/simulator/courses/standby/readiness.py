@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standbys get ready: each proves once that it can be a slot of each kind, then each holds another
 slot's run; who cannot be one is not taken for it, and is tried again later.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where those look for records who run the script alone: first where a record was put, then with
 those that may have it, too; and which records that takes."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A job whose standbys' processes remember what they have run, as processes do: none is told to
 make a second run where the script runs only once, or to take an old run for a new one.
 """

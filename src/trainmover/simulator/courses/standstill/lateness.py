@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Members change, and some ranks do not come to where all others wait.
 
 How long each may take it has said. Who goes round for longer is ended then, and nobody else; who

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks that stand still, of which is known who keeps the others waiting.
 
 Who stands in his own business while others wait for him is ended, as long as that is at most half

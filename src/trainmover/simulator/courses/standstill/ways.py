@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All ranks wait in one call, nobody is missing, and it is known which ways are gone.
 
 Machines are asked twice whom they reach, two seconds apart. One that lacks ways that others have

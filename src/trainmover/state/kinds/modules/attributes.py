@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plain attributes of modules and optimizers that no state_dict has: `self.calls += 1` in forward.
 
 Those that the script's code, or a metric's of some library, stores to after the set-up go with the

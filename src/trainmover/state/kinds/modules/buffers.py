@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers of a module as state of their own: data parallel ranks hold different ones.
 
 The running mean of a batch-norm is updated from each rank's own batch, so a replica's buffers are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers of a module that no record carries, since they are too large: told by a hash.
 
 Whoever takes a rank has them from another one, as it has parameters. Parameters are written to by

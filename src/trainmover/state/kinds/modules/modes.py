@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What modules know beside their tensors and do not put into state_dict().
 
 *training*, of every module of a tracked one: a script may switch between train and eval in one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What modules come by while the script runs: buffers they register, layers they are given.
 
 Torch says so as it happens, so nobody need look for them in each step; but for what compiled code

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buffers of a module that are in no state_dict: those that it registered with persistent=False.
 
 Most are constants that every run of the script makes anew (masks, tables of positions) and stay at

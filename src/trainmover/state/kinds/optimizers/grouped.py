@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which parameters lie in an optimizer's groups, and in which order.
 
 An optimizer's state says of its parameters only where they lie: the first of the second group. A

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parameter groups of an optimizer are set to: learning rate, momentum, weight decay.
 
 They are in the state_dict() of most optimizers, which comes from another rank. But that one may be

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a GradScaler is with each optimizer: its gradients are unscaled, it has stepped.
 
 This is in no state_dict(), and mostly over by the end of a step. A script that unscales in one step

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a ZeroRedundancyOptimizer that is this rank's own.
 
 Its state_dict() is that of all ranks together and raises without a consolidation, which would cost

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What DistributedDataParallel's communication hooks keep from step to step, as state of its own.
 
 `register_comm_hook(state, hook)` gives a hook an object to remember things in: PowerSGD its error

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients that FSDP2 keeps to itself between two steps, unsharded, on no parameter.
 
 Where a script accumulates without reducing (`set_requires_gradient_sync(False)`), or reduces in

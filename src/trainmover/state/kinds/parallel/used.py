@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which parameters a DistributedDataParallel has used since it has summed gradients last: see
 `torch_internals/distributed/used.py`. Where updates take several steps, one step's marks decide
 what the sum of another takes in. Each rank has its own, so they are put back by a retry, and go

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes that are read or stored to otherwise than by their name in the text of a statement.
 
 `vars(self)` asks for all of an object, `case Point(x=here)` for one by its name in a pattern, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which attributes carry something past a fetch, and which are only of the round they are made in.
 
 Many scripts keep what a step computes on an object: `self.fake = ...`, `self.loss = ...`. Whoever

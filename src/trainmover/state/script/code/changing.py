@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What changes in place, as far as its name says so; and what shares the memory of what."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What functions do to what they are given: `def update(averages, params): for a, p in
 zip(averages, params): a.mul_(0.9)` changes its first.
 

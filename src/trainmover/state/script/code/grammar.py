@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What single nodes of a syntax tree say, for whoever reads a script's source. Pure."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attributes that leave an expression whole, so that what they hold can be changed where no store
 to them shows: `random.shuffle(self.order)`, `torch.add(a, b, out=self.sum)`, `push(self.seen, x)`,
 `return self._seen`, `seen = self.seen`, `push = self.seen.append`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is in force for a whole process, and which calls of a script set it."""
 
 import contextlib

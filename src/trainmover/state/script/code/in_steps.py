@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of globals and attributes that steps may store to, by what the source says.
 
 A step is a function that is marked (`@job.step`, `job.step(train)`), or made by one that is called

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What functions and methods read, by their names alone: whose method `self.meter.average()` calls,
 or of which property it asks, nobody knows from its text, so it is any of that name.
 """

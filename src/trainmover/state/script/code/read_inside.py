@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What functions read of what is around them, as Python itself compiles them: also by what is
 worked out where an inner one is defined, as its defaults, its decorators and its annotations are,
 and by the bodies of classes.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What code reads: attributes of its objects, and what is around a function.
 
 A script may set one and never read it: a rate of dropout, a momentum of a norm, the smoothing of a

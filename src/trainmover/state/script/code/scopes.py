@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file of a script, function by function, and what its source says of its variables."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the source of a script's own files says of its variables: which attributes, globals and
 containers are changed after the set-up, that is in a function other than a constructor, or in a
 loop; and all that its neighbours find.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every step of one kind adds the same number to, whatever its data: `self.global_step += 1`.
 
 Where a step that the rank has made is passed over, what it has made of the script's variables is

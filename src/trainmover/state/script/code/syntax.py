@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A file's syntax tree, made to be walked many times: what is below its nodes is listed once.
 
 Whether a name is read or stored to (`ctx`) is a part of its node, and none below it.

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands for values of particular kinds, where they are compared."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a dict is by `id(...)` or `data_ptr()`.
 
 Its keys are others in each process then, and what it holds counts, in its order. Numbers that only

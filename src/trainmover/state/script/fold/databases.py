@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A database of SQLite's that lies in memory: no other process has it."""
 
 from typing import Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Iterators of Python's own containers: how much they have still to give, and of that the plain
 values that come next. None is moved for that: `__reduce__` tells.
 """

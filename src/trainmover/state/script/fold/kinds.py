@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What has no value of its own still has a type: None, a sentinel or a library's object in its
 place is another value.
 """

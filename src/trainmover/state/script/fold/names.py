@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told by its name: functions and methods that are written in C, numpy's and torch's
 operators, and what calls or takes something by a name.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of Python's library and of others that are values: what is equal has equal parts.
 
     values      of a class that compares them by what they are, and has a place for each part and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ordinary objects of torch's own that are neither modules, optimizers nor data, and are told by
 their attributes: autocast and other modes that a script keeps, a mask for attention, a sparsifier.
 And members of enumerations that are written in C++.

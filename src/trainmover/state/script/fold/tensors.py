@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors and arrays that are more than shape, dtype and bytes: of what they are made."""
 
 from collections.abc import Iterator

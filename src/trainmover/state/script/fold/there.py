@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of a time only whether it is there, and of a container of times how many: what time it is differs
 on all machines, but where something is decided by whether there is one yet, all are to agree.
 

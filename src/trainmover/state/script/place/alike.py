@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a code object goes on in the same way from two of its instructions: forward over its
 bytecode, from both at once, until they come to the same instruction.
 

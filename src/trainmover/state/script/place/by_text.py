@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a code object reads by a text, where no instruction names it: `eval("0.9 * mean")`,
 `locals()["mean"]`, `frame.f_locals`, `table.query("loss < @mean")`.
 

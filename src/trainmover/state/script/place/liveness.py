@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which local names of a frame its code may still read: backward over its bytecode.
 
 A name that is written before it is read, on every way from here, holds nothing that counts: that

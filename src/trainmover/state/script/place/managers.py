@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the ends of the `with`s around will read that no variable holds.
 
 A manager may lie on the frame's stack alone. `__exit__` of one of the script's own classes reads

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a statement has read before the call that is under way in it, as `mean` in
 `mean = 0.9 * mean + 0.1 * step(next(batches))`.
 

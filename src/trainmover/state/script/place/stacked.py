@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The iterators of the loops that a frame is in, and the managers of its `with`s.
 
 They lie on the frame's stack, which Python shows nobody. At which level one lies follows from the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variables of a frame that sum up what steps give: `total += loss.item()`, `n += len(x)`.
 
 They are another number on each rank, and at each fetch. A run in the sandbox, which stands at its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which `with`s let every error pass, so that what is stored in one is stored where it ends.
 
 That depends on the manager: one of Python's or a library's passes errors on, but for a few that are

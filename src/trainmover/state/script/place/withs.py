@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `with` statements of a code object, and those that an instruction is in.
 
 What ends one lies on the frame's stack: the `__exit__` of its manager. At which level follows from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lies in objects and containers, and may change there; none of the script's code is run."""
 
 import array

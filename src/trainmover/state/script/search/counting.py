@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What counts of all that a search comes to: what is stored to after the set-up, or changed in
 place, and neither tells the time nor is written anew before anybody reads it.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a search begins: with the frames of the script's own files, its modules, what it tracks,
 and what its loaders are made of. From there it goes into what may hold something of the script's
 (`inside`). It runs none of the script's code.

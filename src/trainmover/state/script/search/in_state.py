@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which attributes lie in the state of a tracked object: a key at the top of its state_dict()
 stands for its own attribute of that name, if the two hold the same. A name in what lies in the
 state, as in a dict that the object keeps or in the state of what it holds, stands for none of its

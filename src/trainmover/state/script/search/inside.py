@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What may hold something of the script's, gone into: containers, objects and classes of its own,
 functions with what they close over, their defaults and attributes, partials and methods, modules
 with their hooks, and objects of libraries. Each once, and so many.

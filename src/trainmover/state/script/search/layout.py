@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the variables of a script are, for one place in it: what a search has found, and a capture
 reads.
 """

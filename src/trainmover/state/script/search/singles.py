@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of which a process has one, and that scripts reach by calls: `current_thread()`,
 `getLogger("train")`; and the loop that runs the script's tasks, whether it has a name for them.
 """

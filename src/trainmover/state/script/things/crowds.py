@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many objects of the script's in one container, as records with a weight each, or particles.
 
 They are too many to be looked at one by one. What code stores to on them after the set-up, and what

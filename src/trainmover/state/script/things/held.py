@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What objects hold, without a line of the script's own code: their attributes, their slots, what a
 function closes over, what a frame has in its locals."""
 

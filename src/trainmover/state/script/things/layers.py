@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The make of what is tracked: which layers a module has, what hooks they, and what hooks all else.
 What a script puts in or takes out while it trains no other machine has. Nor has it another order in
 which parameters and buffers are gone through, nor other parameters under the names by which they

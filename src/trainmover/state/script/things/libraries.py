@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of libraries, torch's own and numpy's apart.
 
 A metric of torchmetrics is a module whose state lies in plain attributes, of which no state_dict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of Python's own library that a script keeps values in, and what is read of each.
 
 Most say it by an attribute or two; the others they have are locks, names and places of the machine.

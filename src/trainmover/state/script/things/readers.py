@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is read of each kind of thing: plain values that stand for it, the same in all processes
 that have done the same. Still ones are told by their name, moving ones by how far they are."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script keeps that is no plain value, as something that can be compared.
 
     still   what is told by its name: a function, a class, an object of either. The script may put

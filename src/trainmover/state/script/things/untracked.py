@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modules, optimizers, schedulers, scalers and lone parameters that a script trains with and has
 not tracked: no other machine has what they have come to.
 

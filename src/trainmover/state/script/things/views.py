@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory of what is tracked: a variable that shows it (a numpy view of a parameter, an alias of a
 buffer) has no value of its own. Which part it shows is compared, not what lies there."""
 

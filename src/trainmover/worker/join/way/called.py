@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the script calls a step with, read again where the call stands.
 
 Lines between a fetch and the first of several steps have made something else on a machine that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A joiner goes the way to where its rank stood, as a traveller in the sandbox: see `way`.
 
 Nothing of what the script calls there reaches anybody: steps are passed over, loops that are over

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lines before a step make of state that this step has changed already.
 
 A rank may be lost behind its gate. Who takes it fetches that step's batch again and passes over the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a run in the sandbox would come to where its rank is by now.
 
 The run that a standby holds stands in the loop where its shadow steps have ended. Who takes a rank

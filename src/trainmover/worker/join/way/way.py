@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way from the fetch where a joiner parks to the point where its rank stood.
 
 The joiner parks at some fetch; the rank may have stood in another loop, or behind committed steps.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step works out behind its update, worked out at its gate as well.
 
     optimizer.step()

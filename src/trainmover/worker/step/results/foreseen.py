@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step will give, as its gate sees it: in variables of the step's function.
 
 A rank may be lost behind its gate, before its step has returned. The step has committed then, and

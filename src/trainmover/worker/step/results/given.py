@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step has given its caller.
 
 The lines behind the step go on with it. If its rank is lost there, whoever takes it runs them, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether lines of a script do nothing else than to read tensors, numbers, and containers of these:
 then they may be run once more, and nobody sees it.
 

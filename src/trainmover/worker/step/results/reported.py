@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numbers that a step reports, as far as they are known when it commits.
 
 Those that `job.report` was given are. A script that returns its loss instead is asked for it too

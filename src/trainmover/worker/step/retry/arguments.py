@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a step is called with, as it was, for another try: the same objects in every one, since the
 caller has them too.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a retry of a step must put back: RNG, buffers, small tracked state, the batch; what
 optimizers are set to, their parameter groups, and what they keep beside tensors; and variables of
 the script that code in the step can store to: globals, closure cells, attributes, and what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that are to be put back where they are: the same tensors, arrays, dicts, lists, deques and
 sets, as they were.
 

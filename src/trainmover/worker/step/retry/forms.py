@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In which form tensors lay, and where: a step may shorten a buffer in place, lengthen it, or give
 it other memory (`resize_`, `set_`, `.data = ...`), and it stays the same object. Its bytes alone
 would be put back into a tensor that has no place for them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What autograd keeps with a tensor of the script's: whether it is trained, its gradient and hooks.
 
 An attack asks a batch for its gradient (`x.requires_grad_()`, `x.grad`); a step may shift its batch

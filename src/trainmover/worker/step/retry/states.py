@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What optimizers keep for their parameters, but for what lies in tensors: numbers, texts, lists.
 A step may change such before its update: a level of gradients by which it sets the rate.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps whose update cannot be taken for local: they are undone, and commit at their return.
 
 Mostly the gate of a step is just before its first update: what comes behind it is local, so a lost

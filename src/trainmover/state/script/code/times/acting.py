@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classes of a script whose methods change more than their own object: `self.level.scale = ...`
 where the level was handed in, a parameter's attribute, a global. An object of such a class is no
 tool, though it is only used: a run that has none of it trains otherwise.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """To which function, or to the top of its file, a name in a function belongs: what is stored to an
 entry of a global is stored to no variable of the function's own.
 """

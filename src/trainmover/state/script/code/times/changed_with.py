@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is changed in place, and with what: by a method, a function, a store to an entry, also by
 another name (`for old in self.last: old.lerp_(...)`), and in a row (`mean.mul_(0.9).add_(x)`).
 """

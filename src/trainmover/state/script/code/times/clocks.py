@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names and attributes whose value derives from a clock, a process or a host: they differ on all
 machines, and nothing that is trained may depend on them.
 

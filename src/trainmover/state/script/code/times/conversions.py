@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What gives plain values in another form: numbers, texts, paths, times, and rows of such.
 
 Only so a time is still one. What is made with a time, or with what says something of the machine,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a script asks how much lies in a container, or whether there is a time, and does more with
 the answer than a mean or a line of text: a list of times then counts the steps, and a time that is
 None until something happened says that it did.

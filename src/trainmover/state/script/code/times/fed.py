@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an object keeps of what it is given: `def update(self, value, n=1): self.sum += value * n`
 keeps it in `sum`, and in `avg` if that is made of `sum`, but not in `count`.
 

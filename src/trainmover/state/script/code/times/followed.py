@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of a file's times counts by being there, or by how much there is (see `counted`), followed
 to what that is given: by a store, a return, or a call."""
 

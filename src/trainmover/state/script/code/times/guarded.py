@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a script stores only where it has asked `job.is_shadow`: the file that it writes to, a
 writer. A run in the sandbox has none of that, and need not, as long as it is used as the tool that
 it is and says nothing of what is trained.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a value derives from a clock, a process or a host, by what is known of the names, the
 attributes and the functions that are in it: `clocks` finds these, and asks this over and over."""
 

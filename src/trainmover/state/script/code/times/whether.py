@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a script asks whether there is a time, rather than what time it is: `since is None`, `if
 alarms:`, `started > 0` where it began with 0. The answer is the same on all machines, and may
 decide what is trained.
