@@ -74,15 +74,15 @@ class Heard:
 
 def main() -> int:
     """Exit status 0 if all claims hold."""
-    parser = result.parser("anomalies", __doc__)
-    parser.add_argument("--quick", action="store_true", help="2 h of 16 machines")
+    parser = result.parser("anomalies", __doc__, quick="2 h of 16 machines")
     options = parser.parse_args()
     hours, machines = (2, 16) if options.quick else (24, 256)
+    trials = 1 if options.smoke else TRIALS
     loads = [os.getloadavg()[0]]
     heard = {}
     for name, detect in DETECTORS.items():
         print(f"{name}: {hours} h of {machines} machines", file=sys.stderr, flush=True)
-        heard[name] = detect(hours, machines)
+        heard[name] = detect(hours, machines, trials)
     loads.append(os.getloadavg()[0])
     claims = [
         claim
@@ -122,12 +122,12 @@ def job_of(machines: int) -> Job:
 # --- heartbeats, memory --------------------------------------------------------------------------
 
 
-def late(hours: float, machines: int) -> Heard:
+def late(hours: float, machines: int, trials: int = TRIALS) -> Heard:
     """A machine that fails pauses for some seconds, again and again."""
     job, heard = job_of(machines), Heard(hours * machines)
     chance = np.random.default_rng(1)
     heard.false = len(list(beats(job, chance, hours * HOUR_S)))
-    for trial in range(TRIALS):
+    for trial in range(trials):
         bad = MachineId(f"m{trial % machines}")
         found = next(beats(job, chance, 1800, bad=bad, since_s=600), None)
         _note(heard, found, bad, 600)
@@ -169,12 +169,12 @@ def _on_their_way(chance: np.random.Generator, *, fails: bool) -> NDArray[np.flo
     return takes
 
 
-def filling(hours: float, machines: int) -> Heard:
+def filling(hours: float, machines: int, trials: int = TRIALS) -> Heard:
     """A machine that fails loses 1 % of its memory a minute, and has half that saw."""
     job, heard = job_of(machines), Heard(hours * machines)
     chance = random.Random(2)
     heard.false = len(list(memories(job, chance, hours * HOUR_S, Look())))
-    for trial in range(TRIALS):
+    for trial in range(trials):
         bad = MachineId(f"m{trial % machines}")
         look = Look()
         found = next(memories(job, chance, 6000, look, bad=bad), None)
@@ -201,7 +201,7 @@ def memories(
 # --- own times -----------------------------------------------------------------------------------
 
 
-def creeps(hours: float, machines: int) -> Heard:
+def creeps(hours: float, machines: int, trials: int = TRIALS) -> Heard:
     """A machine that fails becomes 8 % slower within half an hour: below what counts as slow."""
     from test_slow_noise import MODELS, RANKS  # type: ignore[import-not-found]
 
@@ -213,7 +213,7 @@ def creeps(hours: float, machines: int) -> Heard:
             owns = model(chance, steps, 0)
             heard.hours += hours * RANKS
             heard.false += sum(len(crept(owns, rank)) for rank in range(RANKS))
-        for trial in range(TRIALS):
+        for trial in range(trials):
             owns = model(chance, 3 * HOUR_S, 0)
             rank = trial % RANKS
             owns[HOUR_S:, rank] *= 1 + 0.08 * np.minimum(np.arange(2 * HOUR_S) / 1800, 1)
@@ -235,7 +235,7 @@ def crept(owns: NDArray[np.float64], rank: int) -> list[int]:
 # --- lines, incidents ----------------------------------------------------------------------------
 
 
-def kernel(hours: float, machines: int) -> Heard:
+def kernel(hours: float, machines: int, trials: int = TRIALS) -> Heard:
     """A machine that fails has a line of the kind every five seconds, or one that is grave."""
     heard = Heard(hours * machines)
     chance = random.Random(3)
@@ -243,12 +243,12 @@ def kernel(hours: float, machines: int) -> Heard:
     for at_s, name in symptoms(chance, hours, job):
         job = said(job, name, chance.choice(NOTED), chance.randint(1, 5), at_s)
     heard.false = len(job.anomalies.findings)
-    for trial in range(TRIALS):
+    for trial in range(trials):
         bad, job = MachineId(f"m{trial % machines}"), job_of(machines)
         symptom = "gpu" if trial % 2 else NOTED[trial % len(NOTED)]
-        at_s = next((s for s in range(0, 600, 5) if _found_after(job, bad, symptom, s)), None)
-        heard.after_s += [] if at_s is None else [float(at_s)]
-        heard.missed += at_s is None
+        after_s = next((s for s in range(0, 600, 5) if _found_after(job, bad, symptom, s)), None)
+        heard.after_s += [] if after_s is None else [float(after_s)]
+        heard.missed += after_s is None
     return heard
 
 
@@ -270,7 +270,7 @@ def _found_after(job: Job, name: MachineId, symptom: str, seconds: int) -> bool:
     return bool(job.anomalies.findings)
 
 
-def repeats(hours: float, machines: int) -> Heard:
+def repeats(hours: float, machines: int, trials: int = TRIALS) -> Heard:
     """A machine that fails has the next incidents, all of them, ten minutes apart."""
     heard = Heard(hours * machines)
     chance = random.Random(4)
@@ -281,7 +281,7 @@ def repeats(hours: float, machines: int) -> Heard:
         for name in repeating(job, round(at_s * 1e6)):
             heard.false += at_s - told.get(name, -HOUR_S) >= HOUR_S
             told[name] = at_s
-    for trial in range(TRIALS):
+    for trial in range(trials):
         bad, job = MachineId(f"m{trial % machines}"), job_of(machines)
         at_s = 0.0
         for _ in range(10):
@@ -311,7 +311,7 @@ def _note(heard: Heard, found: AnomalyFound | None, bad: MachineId, since_s: flo
     heard.after_s.append(found.at_us / 1e6 - since_s)
 
 
-DETECTORS: dict[str, Callable[[float, int], Heard]] = {
+DETECTORS: dict[str, Callable[[float, int, int], Heard]] = {
     "late": late,
     "filling": filling,
     "creeps": creeps,

@@ -14,6 +14,7 @@ builds whole groups anew: the difference is the communicator's.
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from bench import ours_arm, result
@@ -24,6 +25,7 @@ from trainmover.controller.state import Kind
 
 UNPLANNED_MOST = 1 / 15
 PLANNED_MOST = 1 / 30
+CLAIMED = ((Kind.RECOVERY, "unplanned", UNPLANNED_MOST), (Kind.MOVE, "planned", PLANNED_MOST))
 JOB_ARGS = ["--steps", "1000000", "--log-every", "1000000"]
 
 
@@ -35,21 +37,23 @@ class Measured:
     on_gloo: dict[Kind, list[ours_arm.Trial]] = field(default_factory=lambda: {k: [] for k in Kind})
     torchrun: dict[Kind, list[Gap]] = field(default_factory=lambda: {k: [] for k in Kind})
     loads: list[float] = field(default_factory=list)
+    machines: int = ours_arm.MACHINES
+    job_args: Sequence[str] = tuple(JOB_ARGS)
 
     def run_torchrun(self, kinds: list[Kind]) -> None:
-        with torchrun_job(JOB_ARGS) as job:
+        with torchrun_job(self.job_args, self.machines) as job:
             for kind in kinds:
                 gap = job.planned() if kind is Kind.MOVE else job.unplanned()
                 self.torchrun[kind].append(gap)
                 self._said("torchrun", kind, gap)
 
     def run_ours(self, kinds: list[Kind]) -> None:
-        for trial in ours_arm.trials(kinds, JOB_ARGS, communicators.default()):
+        for trial in ours_arm.trials(kinds, self.job_args, communicators.default(), self.machines):
             self.ours[trial.kind].append(trial)
             self._said("trainmover", trial.kind, trial.gap)
 
     def run_on_gloo(self, kinds: list[Kind]) -> None:
-        for trial in ours_arm.trials(kinds, JOB_ARGS, "gloo"):
+        for trial in ours_arm.trials(kinds, self.job_args, "gloo", self.machines):
             self.on_gloo[trial.kind].append(trial)
             self._said("on gloo", trial.kind, trial.gap)
 
@@ -67,11 +71,11 @@ class Measured:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("downtime", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    parser = result.parser("downtime", __doc__, quick="few trials; no claim to be stable")
     parser.add_argument("--trials", type=int, default=5, help="of each kind and arm (5)")
     options = parser.parse_args()
-    measured = quick() if options.quick else full(options.trials)
+    few = smoke if options.smoke else quick
+    measured = few() if options.quick else full(options.trials)
     claims = judge(measured)
     table = tabulated(measured)
     where = result.setting(measured.loads)
@@ -98,16 +102,28 @@ def quick() -> Measured:
     return measured
 
 
+def smoke() -> Measured:
+    """Two machines: an incident of each kind with ours, and a planned stop with torchrun."""
+    measured = Measured(machines=2, job_args=[*JOB_ARGS, *ours_arm.SMALL])
+    measured.run_torchrun([Kind.MOVE])
+    measured.run_ours([Kind.MOVE, Kind.RECOVERY])
+    return measured
+
+
 def judge(measured: Measured) -> list[result.Claim]:
     """The claims with what was measured."""
-    unplanned = measured.ours_ms(Kind.RECOVERY) / measured.torchrun_ms(Kind.RECOVERY)
-    planned = measured.ours_ms(Kind.MOVE) / measured.torchrun_ms(Kind.MOVE)
     lost = max(t.gap.steps_lost for trials in measured.ours.values() for t in trials)
-    return [
-        result.Claim("unplanned downtime / torchrun's", unplanned, "ratio", UNPLANNED_MOST),
-        result.Claim("planned downtime / torchrun's", planned, "ratio", PLANNED_MOST),
-        result.Claim("steps lost", lost, "steps", 0),
+    claims = [
+        result.Claim(
+            f"{name} downtime / torchrun's",
+            measured.ours_ms(kind) / measured.torchrun_ms(kind),
+            "ratio",
+            most,
+        )
+        for kind, name, most in CLAIMED
+        if measured.torchrun[kind]
     ]
+    return [*claims, result.Claim("steps lost", lost, "steps", 0)]
 
 
 def tabulated(measured: Measured) -> list[str]:
@@ -120,13 +136,17 @@ def tabulated(measured: Measured) -> list[str]:
         gloo = [trial.gap for trial in measured.on_gloo[kind]]
         theirs = measured.torchrun[kind]
         cells = [f"{_median(gaps)} ({_all(gaps)})" for gaps in (ours, gloo, theirs)]
-        redone = f"{max(g.steps_lost for g in ours)} / {max(g.steps_lost for g in theirs)}"
+        redone = " / ".join(_most_lost(gaps) for gaps in (ours, theirs))
         lines.append(f"| {name} | {' | '.join(cells)} | {redone} |")
     return lines
 
 
+def _most_lost(gaps: list[Gap]) -> str:
+    return str(max((gap.steps_lost for gap in gaps), default="-"))
+
+
 def _median(gaps: list[Gap]) -> str:
-    return f"{statistics.median(gap.downtime_ms for gap in gaps):.0f}"
+    return f"{statistics.median(gap.downtime_ms for gap in gaps):.0f}" if gaps else "-"
 
 
 def _all(gaps: list[Gap]) -> str:

@@ -36,6 +36,7 @@ from bench.on_gpu import calls, epochs, jobs, state  # noqa: E402  they use the 
 from bench.on_gpu.team import Found, Plan  # noqa: E402
 from trainmover.sandbox.process.gpus import gpus_of_host  # noqa: E402
 
+SMOKE_PART = "A1"
 SHARED = "**All ranks share one GPU (NCCL_HOSTID): nothing here is a bandwidth between GPUs.**"
 PARTS: dict[str, Callable[[Plan], Found]] = {
     "A1": calls.meeting,
@@ -54,13 +55,18 @@ PARTS: dict[str, Callable[[Plan], Found]] = {
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("gpu", __doc__)
+    parser = result.parser("gpu", __doc__, quick="few trials; no claim to be stable")
     parser.add_argument("--part", choices=list(PARTS), help="all, if it is not given")
-    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
     parser.add_argument("--stand-in", action="store_true", help="on the CPU: no result")
     flags = parser.parse_args()
+    has_gpu, skipped = Path("/dev/nvidia0").exists(), ""
+    if flags.smoke:
+        flags.part = flags.part or SMOKE_PART
+        if not has_gpu:
+            flags.stand_in = True
+            skipped = f"there is no GPU here. Part {flags.part} ran over the stand-in for NCCL."
     device = "cpu" if flags.stand_in else "cuda"
-    if device == "cuda" and not Path("/dev/nvidia0").exists():
+    if device == "cuda" and not has_gpu:
         parser.error("there is no GPU here; --stand-in shows that the bench works")
     plan = Plan(device, quick=flags.quick or flags.stand_in)
     chosen = [flags.part] if flags.part else list(PARTS)
@@ -69,7 +75,7 @@ def main() -> int:
     claims = [claim for found in done for claim in found.claims]
     told = [line for found in done for line in [*found.table, ""]]
     name = f"gpu-{flags.part}" if flags.part else "gpu"
-    return result.say(name, claims, told, as_json=flags.json)
+    return result.say(name, claims, told, as_json=flags.json, skipped=skipped)
 
 
 def environment(plan: Plan) -> AbstractContextManager[None]:

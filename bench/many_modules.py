@@ -46,7 +46,7 @@ def main() -> None:
         return loss.detach()
 
     data = TensorDataset(torch.randn(4096, WIDTH), torch.randn(4096, WIDTH))
-    sampler = DistributedSampler(data, job.world_size, job.rank, drop_last=True)
+    sampler = DistributedSampler[tuple[Tensor, ...]](data, job.world_size, job.rank, drop_last=True)
     loader = DataLoader(data, options.batch, sampler=sampler, drop_last=True)
     for inputs, targets in job.batches(loader, passes=None):
         train_step(inputs, targets)

@@ -7,7 +7,7 @@ workers note by their own clock and the journal keeps.
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ SETTLE_STEPS = 12
 """Undisturbed steps before each incident and after the last, so that medians are medians."""
 LIMIT_S = 600.0
 GPT = Path(__file__).resolve().parents[1] / "examples" / "gpt.py"
+SMALL = ("--layers", "1", "--dim", "32", "--context", "16", "--batch", "2")
+"""A model of which a step takes some milliseconds."""
 MANY = Path(__file__).with_name("many_groups.py")
 READY = {
     "idle": (MachineState.IDLE,),
@@ -85,7 +87,7 @@ class Ran:
     """One job of ours: its incidents in order, and what its ranks recorded."""
 
     trials: list[Trial]
-    recorded: dict[Rank, Recorded] = field(default_factory=dict)
+    recorded: Mapping[Rank, Recorded] = field(default_factory=dict)
 
 
 class Plan:
@@ -152,9 +154,11 @@ def limited(handle: RunHandle) -> None:
     asyncio.get_running_loop().call_later(LIMIT_S, handle.stop, 1, f"{LIMIT_S:.0f} s are over")
 
 
-def trials(kinds: list[Kind], job_args: list[str], comm: str) -> list[Trial]:
+def trials(
+    kinds: list[Kind], job_args: Sequence[str], comm: str, machines: int = MACHINES
+) -> list[Trial]:
     """One job with these incidents at the middle slot. See `run`."""
-    return run([Wanted(kind) for kind in kinds], Arm(job_args, comm)).trials
+    return run([Wanted(kind) for kind in kinds], Arm(job_args, comm, machines=machines)).trials
 
 
 def run(wanted: Sequence[Wanted], arm: Arm) -> Ran:

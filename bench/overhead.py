@@ -21,6 +21,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import own_cost, result
@@ -30,7 +31,7 @@ OVERHEAD_MOST = 1.03
 STEP_MS_LEAST = 50.0
 RANKS = max(2, min(4, os.cpu_count() or 2))
 ROOT = Path(__file__).resolve().parents[1]
-QUICK_STEPS = 80
+QUICK_STEPS, SMOKE_STEPS = 80, 12
 IN_TLS = "trainmover --tls"
 ARMS = ("torchrun", "trainmover", IN_TLS)
 
@@ -45,8 +46,7 @@ def starter(arm: str, ranks: int) -> list[str]:
 
 def main() -> int:
     """Exit status 0 if the claim holds."""
-    parser = result.parser("overhead", __doc__)
-    parser.add_argument("--quick", action="store_true", help="one short run of each")
+    parser = result.parser("overhead", __doc__, quick="one short run of each")
     parser.add_argument("--runs", type=int, default=3, help="of each (3)")
     parser.add_argument("--steps", type=int, default=150, help="of each run (150)")
     parser.add_argument("--ranks", type=int, default=RANKS, help=f"ranks ({RANKS})")
@@ -54,17 +54,24 @@ def main() -> int:
     options = parser.parse_args()
     if options.quick:
         options.runs, options.steps = 1, QUICK_STEPS
-    step_ms: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    arms: tuple[str, ...] = ARMS
+    own_arms: Sequence[own_cost.Arm] = own_cost.ARMS
+    if options.smoke:
+        first, small, *_ = own_cost.ARMS
+        arms, own_arms = (), [replace(small, ms=first.ms, calls=first.calls)]
+        options.steps, options.ranks = SMOKE_STEPS, 1
+    step_ms: dict[str, list[float]] = {arm: [] for arm in arms}
     loads = []
     for turn in range(options.runs):
         # The other goes first in every second turn: neither always meets a machine that is warm.
-        for arm in ARMS[:: -1 if turn % 2 else 1]:
+        for arm in arms[:: -1 if turn % 2 else 1]:
             size = ["--steps", str(options.steps), "--batch", str(options.batch)]
             step_ms[arm].append(timed(starter(arm, options.ranks), size))
             loads.append(os.getloadavg()[0])
             said = f"{arm:<17}{step_ms[arm][-1]:7.2f} ms a step, load {loads[-1]:.1f}"
             print(said, file=sys.stderr, flush=True)
-    costs = own_costs(options.ranks, options.steps // 2 if options.quick else options.steps)
+    steps = options.steps // 2 if options.quick else options.steps
+    costs = own_costs(own_arms, options.ranks, steps)
     loads.append(os.getloadavg()[0])
     claims = [*judge(step_ms), *own_cost.judge(costs)]
     table = [*tabulated(step_ms), "", *own_cost.tabulated(costs)]
@@ -74,10 +81,10 @@ def main() -> int:
     return result.say("overhead", claims, [*table, f"written to {path}"], as_json=options.json)
 
 
-def own_costs(ranks: int, steps: int) -> list[own_cost.Cost]:
+def own_costs(arms: Sequence[own_cost.Arm], ranks: int, steps: int) -> own_cost.Costs:
     """Of every script inside the ranks."""
     ours, bare = starter("trainmover", ranks), starter("torchrun", ranks)
-    return [own_cost.measured(arm, ours, bare, steps) for arm in own_cost.ARMS]
+    return {arm: own_cost.measured(arm, ours, bare, steps) for arm in arms}
 
 
 def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
@@ -92,6 +99,8 @@ def timed(started_by: Sequence[str], size: Sequence[str]) -> float:
 
 
 def judge(step_ms: dict[str, list[float]]) -> list[result.Claim]:
+    if not step_ms:
+        return []
     ratio = median_ratio(step_ms, "trainmover", "torchrun")
     short = STEP_MS_LEAST / min(step_ms["torchrun"])
     return [
@@ -112,6 +121,8 @@ def tabulated(step_ms: dict[str, list[float]]) -> list[str]:
     for arm, values in step_ms.items():
         each = ", ".join(f"{value:.1f}" for value in values)
         lines.append(f"| {arm} | {statistics.median(values):.1f} | {each} |")
+    if IN_TLS not in step_ms:
+        return lines
     in_tls = median_ratio(step_ms, IN_TLS, "trainmover")
     lines += [
         "",

@@ -14,17 +14,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench import own_time
 from bench.result import Claim
 from trainmover.lifeline import die_with
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 4
+OWN_TIME = Path(__file__).with_name("own_time.py")
+FIRST_STEPS = 40
+"""They are recorded, searched and looked at in full: what counts are the steps behind them."""
 COUNTED_STEPS = 24
 """Behind those that are timed: what a step calls hardly changes from one to the next."""
 
@@ -70,6 +72,9 @@ class Cost:
     functions: dict[str, float]
 
 
+Costs = Mapping[Arm, Cost]
+
+
 def measured(arm: Arm, ours: Sequence[str], bare: Sequence[str], steps: int) -> Cost:
     """ours, bare: module and flags that start a script on some ranks."""
     under_ours, under_bare = spent(ours, arm, steps), spent(bare, arm, steps)
@@ -103,17 +108,17 @@ def launch(arguments: Sequence[str], here: str, **more: str) -> None:
 
 def spent(started_by: Sequence[str], arm: Arm, steps: int) -> Spent:
     """Of one run, over all ranks. Raises CalledProcessError if it fails."""
-    until = own_time.FIRST_STEPS + steps
+    until = FIRST_STEPS + steps
     with tempfile.TemporaryDirectory(prefix="bench-own-") as here:
         installed = Path(here) / "site-packages"
         installed.mkdir()
-        copy = shutil.copy(own_time.__file__, installed)
+        copy = shutil.copy(OWN_TIME, installed)
         size = ["--steps", str(until + COUNTED_STEPS), "--batch", str(BATCH)]
         script = [str(copy), arm.script, *arm.flags, *size]
         launch([*started_by, *script], here, BENCH_CALLS_FROM=str(until))
         lines = [_numbers(path) for path in Path(here).glob("own.*.steps")]
         named = next(Path(here).glob("own.*.functions")).read_text()
-    timed = [step for rank in lines for step in _each_step(rank, own_time.FIRST_STEPS, until)]
+    timed = [step for rank in lines for step in _each_step(rank, FIRST_STEPS, until)]
     counted = [step for rank in lines for step in _each_step(rank, until)]
     own, _, every = (statistics.median(column) for column in zip(*timed, strict=True))
     made = statistics.median(calls for _, calls, _ in counted)
@@ -133,15 +138,15 @@ def _each_step(lines: list[list[int]], first: int, until: int | None = None) -> 
     return [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
 
 
-def raw(costs: Sequence[Cost]) -> dict[str, object]:
+def raw(costs: Costs) -> dict[str, object]:
     """As a result keeps it."""
-    return {arm.said: asdict(cost) for arm, cost in zip(ARMS, costs, strict=True)}
+    return {arm.said: asdict(cost) for arm, cost in costs.items()}
 
 
-def judge(costs: Sequence[Cost]) -> list[Claim]:
+def judge(costs: Costs) -> list[Claim]:
     """Of every arm."""
     claims = []
-    for arm, cost in zip(ARMS, costs, strict=True):
+    for arm, cost in costs.items():
         said = f"of the main thread a step, {arm.said}"
         if arm.ms is not None:
             claims.append(Claim(f"our time {said}", cost.own_ms, "ms", arm.ms))
@@ -150,11 +155,11 @@ def judge(costs: Sequence[Cost]) -> list[Claim]:
     return claims
 
 
-def tabulated(costs: Sequence[Cost]) -> list[str]:
+def tabulated(costs: Costs) -> list[str]:
     """What it takes."""
     lines = ["| a step and rank | ours, main thread | Python calls | more, all threads |"]
     lines += ["|---|---|---|---|"]
-    for arm, cost in zip(ARMS, costs, strict=True):
+    for arm, cost in costs.items():
         numbers = f"{cost.own_ms:.2f} ms | {cost.calls:.0f} | {cost.more_ms:.1f} ms"
         lines.append(f"| {arm.said} | {numbers} |")
     return lines

@@ -33,8 +33,6 @@ from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import Member
 
 SCRIPTS = {"gpt": gpt.main, "modules": many_modules.main}
-FIRST_STEPS = 40
-"""They are recorded, searched and looked at in full: what counts are the steps behind them."""
 OURS = ("run_step", "enter_update", "leave_update", "report", "fetch")
 
 
@@ -110,8 +108,8 @@ def watch(clock: Clock) -> None:
         assert batches._iterator is not None
         batches._iterator = Timed(clock, batches._iterator)  # type: ignore[assignment]
 
-    Member.run_step = run  # type: ignore[method-assign]
-    Batches._begin_pass = begin  # type: ignore[method-assign]
+    Member.run_step = run  # type: ignore[method-assign,assignment]
+    Batches._begin_pass = begin  # type: ignore[method-assign,assignment]
 
 
 def main() -> None:
@@ -134,7 +132,7 @@ def main() -> None:
             lines.write(f"{job.rank} {job.steps} {spent}\n")
             return fetch(batches)
 
-        JobBatches.__next__ = marked_fetch  # type: ignore[method-assign]
+        JobBatches.__next__ = marked_fetch  # type: ignore[method-assign,assignment]
         script()
     path.with_suffix(".functions").write_text(json.dumps(clock.functions.most_common()))
     if by_torchrun:

@@ -43,7 +43,7 @@ PAUSES = 50
 """From one change to the next in the paper, by its own loss of 2 %."""
 LOST_MOST, LOST_LATER_MOST = 1.0, 0.1
 SCRIPT = Path(__file__).parent / "straggler" / "job.py"
-PRODUCTS = {4: 15, 8: 4}
+PRODUCTS = {2: 15, 4: 15, 8: 4}
 """Of matrices in each piece of a step, by machines: so that the cores are partly idle."""
 GPT_ARGS = ["--steps", "1000000", "--log-every", "1000000"]
 
@@ -153,19 +153,19 @@ def _pause_ms(incident: Incident, marks: list[Mark], ranks: int) -> float:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("rebalance", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few changes; no claim to be stable")
+    parser = result.parser("rebalance", __doc__, quick="few changes; no claim to be stable")
     options = parser.parse_args()
-    sizes, times = ((4,), 3) if options.quick else ((4, 8), 12)
+    sizes, times, every_s = ((4,), 3, EVERY_S) if options.quick else ((4, 8), 12, EVERY_S)
+    if options.smoke:
+        sizes, times, every_s = (2,), 2, 1.0
     loads, often, as_paper = [os.getloadavg()[0]], [], []
     for machines in sizes:
-        often.append(_said(ran(machines, EVERY_S, times)))
+        often.append(_said(ran(machines, every_s, times)))
         loads.append(os.getloadavg()[0])
         if not options.quick:
             pause_s = statistics.mean(often[-1].pauses_ms) / 1000
             as_paper.append(_said(ran(machines, PAUSES * pause_s, times)))
-    with torchrun_job(GPT_ARGS) as job:
-        restart_ms = [job.planned().downtime_ms for _ in range(1 if options.quick else 3)]
+    restart_ms = [] if options.smoke else restarts(1 if options.quick else 3)
     loads.append(os.getloadavg()[0])
     claims, table = judge(often), tabulated(often, as_paper, restart_ms)
     raw = {
@@ -176,6 +176,12 @@ def main() -> int:
     where = result.setting(loads)
     path = result.write("rebalance", claims, table, where, raw, quick=options.quick)
     return result.say("rebalance", claims, [*table, f"written to {path}"], as_json=options.json)
+
+
+def restarts(times: int) -> list[float]:
+    """Return the milliseconds that a planned restart by torchrun takes, each time."""
+    with torchrun_job(GPT_ARGS) as job:
+        return [job.planned().downtime_ms for _ in range(times)]
 
 
 def judge(often: Sequence[Ran]) -> list[result.Claim]:
@@ -201,6 +207,8 @@ def tabulated(
     ]
     lines.append("|---|---|---|---|---|---|---|")
     lines += [_row(one) for one in [*often, *as_paper]]
+    if not restart_ms:
+        return lines
     pause_s = statistics.median(restart_ms) / 1000
     often_lost, later_lost = (_percent(_of_restart(pause_s, every)) for every in (EVERY_S, LATER_S))
     lines += [

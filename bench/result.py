@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 RESULTS = Path(__file__).resolve().parent / "results"
 """Results that a document links. `tests/test_repository.py` refuses any other file here."""
@@ -56,11 +55,25 @@ class Setting:
     loads: list[float]
 
 
-def parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """Of a bench's command line, with the flag that all of them have."""
+class _Smoke(argparse.Action):
+    """A smoke run is a quick one, and smaller where the bench knows how."""
+
+    def __call__(self, _parser: Any, namespace: Any, _values: Any, _option: Any = None) -> None:
+        namespace.quick = namespace.smoke = True
+
+
+def parser(name: str, doc: str | None, *, quick: str) -> argparse.ArgumentParser:
+    """Return a bench's command line with the flags that all of them have.
+
+    quick: help of --quick. With --smoke both `quick` and `smoke` are true.
+    """
     made = argparse.ArgumentParser(prog=f"python -m bench.{name}", description=doc)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    made.add_argument("--quick", action="store_true", help=quick)
+    made.add_argument(
+        "--smoke", action=_Smoke, nargs=0, default=False, help="seconds: does the bench still run?"
+    )
     return made
 
 
@@ -72,7 +85,7 @@ def setting(loads: list[float]) -> Setting:
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)),
         python=platform.python_version(),
-        torch=torch.__version__,
+        torch=version("torch"),
         loads=[round(load, 1) for load in loads],
     )
 
@@ -109,11 +122,19 @@ def write(
     return stem.with_suffix(".md")
 
 
-def say(name: str, claims: list[Claim], text: list[str], *, as_json: bool) -> int:
-    """Print the result; exit status 0 if every claim holds. The JSON is the last line."""
+def say(
+    name: str, claims: list[Claim], text: list[str], *, as_json: bool, skipped: str = ""
+) -> int:
+    """Print the result; exit status 0 if every claim holds. The JSON is the last line.
+
+    skipped: why this machine cannot run the bench, or a part of it
+    """
+    if skipped:
+        text = [*text, f"Skipped: {skipped}"]
     if as_json:
+        document = {"bench": name, "claims": [claim.as_json() for claim in claims]}
         print("\n".join(text), file=sys.stderr)
-        print(json.dumps({"bench": name, "claims": [claim.as_json() for claim in claims]}))
+        print(json.dumps(document | ({"skipped": skipped} if skipped else {})))
     else:
         print("\n".join(text))
         for claim in claims:

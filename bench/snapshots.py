@@ -10,6 +10,7 @@ from trainmover.launch.run_job import RunOptions, run_job
 from trainmover.protocol.messages import LogSpec
 
 SCRIPT = Path(__file__).with_name("sharded_job.py")
+MACHINES = 3
 FIRST = 40
 """Steps before do not count, since in them the interval is found."""
 
@@ -24,13 +25,13 @@ def snapshot_overhead(rounds: int, steps: int) -> float:
     return statistics.median(ratios)
 
 
-def seconds(every: int | None, steps: int) -> float:
-    """From step FIRST to the last. every: as `snapshot_every` of the job."""
+def seconds(every: int | None, steps: int, machines: int = MACHINES, first: int = FIRST) -> float:
+    """From step `first` to the last. every: as `snapshot_every` of the job."""
     with tempfile.TemporaryDirectory(prefix="bench-snapshots-") as folder:
         journal = Path(folder) / "journal.sqlite"
         options = RunOptions(
             argv=[str(SCRIPT), "--steps", str(steps)],
-            machines=3,
+            machines=machines,
             snapshot_every=every,
             journal=journal,
             log=LogSpec(show=[]),
@@ -40,4 +41,4 @@ def seconds(every: int | None, steps: int) -> float:
             raise RuntimeError(ended.text)
         with Journal.open(journal) as source:
             at_us = {row.step: row.at_us for row in source.rows() if row.rank == 0}
-    return (max(at_us.values()) - at_us[FIRST]) / 1e6  # type: ignore[index]
+    return (max(at_us.values()) - at_us[first]) / 1e6  # type: ignore[index]

@@ -47,10 +47,10 @@ SANDBOX = Arm(ARGS, "native", "held")
 REBUILT = Arm(ARGS, "gloo", "held")
 LOSS = Wanted(Kind.RECOVERY)
 ORDER = ("restart", "naive", "two-phase", "sandbox, run again", "sandbox")
-SMALL = ["--layers", "1", "--dim", "32", "--context", "16", "--batch", "2"]
-MANY = ["16", *SMALL, "--steps", "1000000", "--log-every", "1000000"]
+MANY = ["16", *ours_arm.SMALL, "--steps", "1000000", "--log-every", "1000000"]
 NAIVE_MANY = Arm(MANY, "gloo", "idle", ours_arm.MANY, machines=16)
 TWO_PHASE_MANY = Arm(MANY, "native", "idle", ours_arm.MANY, machines=16)
+SMOKE = Arm([*ARGS[1:], *ours_arm.SMALL], "native", "held", machines=2)
 GROUPS = {
     "sandbox, groups anew": "sandbox",
     "many groups, naive": "many groups, two-phase",
@@ -99,6 +99,13 @@ class Measured:
         self._note("sandbox, run again", again.gap)
         self._connected("sandbox", held)
 
+    def smoke(self) -> None:
+        """Two machines, not compiled: one is moved, one is killed."""
+        move, held = self._run([Wanted(Kind.MOVE), Wanted(Kind.RECOVERY, held=True)], SMOKE).trials
+        self.moves.append(move)
+        self.warm.append(held)
+        self._note("sandbox", held.gap)
+
     def rebuilt(self) -> None:
         wanted = Wanted(Kind.RECOVERY, held=True)
         self._one("sandbox, groups anew", REBUILT, self.groups, wanted)
@@ -146,8 +153,7 @@ class Measured:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("standby", __doc__)
-    parser.add_argument("--quick", action="store_true", help="one trial; no claim to be stable")
+    parser = result.parser("standby", __doc__, quick="one trial; no claim to be stable")
     parser.add_argument("--trials", type=int, default=3, help="of each arm (3)")
     options = parser.parse_args()
     measured = Measured()
@@ -155,6 +161,8 @@ def main() -> int:
     if not options.quick:
         many = [measured.rebuilt, measured.many_naive, measured.many_two_phase]
         arms = [measured.restart, *arms, *many, measured.by_role]
+    if options.smoke:
+        arms = [measured.smoke]
     for _ in range(1 if options.quick else options.trials):
         for arm in arms:
             arm()

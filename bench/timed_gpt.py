@@ -27,7 +27,7 @@ def main() -> None:
             marks.write(f"{job.rank} {job.steps} {time.time_ns() // 1000}\n")
             return fetch(batches)
 
-        JobBatches.__next__ = marked_fetch  # type: ignore[method-assign]
+        JobBatches.__next__ = marked_fetch  # type: ignore[method-assign,assignment]
         gpt.main()
     if by_torchrun:
         os._exit(0)  # gloo's threads abort one interpreter in ten that ends beside them.

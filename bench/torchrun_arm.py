@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,19 +26,19 @@ from trainmover.lifeline import die_with
 
 CHECKPOINT_EVERY = 10
 MACHINES = 4
-DRAINED = 2
 ROOT = Path(__file__).resolve().parents[1]
 
 
 class TorchrunJob:
     """One running job. `close` ends whatever it has started; so does the death of this process."""
 
-    def __init__(self, here: Path, job_args: list[str]) -> None:
+    def __init__(self, here: Path, job_args: Sequence[str], machines: int) -> None:
         self.here = here
+        self.machines, self.drained = machines, machines // 2
         self._job_args = job_args
         self._port = free_port()
         self._started = 0
-        self._agents = [self._agent(host=index == 0) for index in range(MACHINES)]
+        self._agents = [self._agent(host=index == 0) for index in range(machines)]
 
     def marks(self) -> list[Mark]:
         """Every completed step of every process so far."""
@@ -72,8 +72,8 @@ class TorchrunJob:
         """Kill one machine, agent and worker at once; a new agent comes at once."""
         self.between_checkpoints()
         from_us = time.time_ns() // 1000
-        _kill_with_children(self._agents[DRAINED])
-        self._agents[DRAINED] = self._agent(host=False)
+        _kill_with_children(self._agents[self.drained])
+        self._agents[self.drained] = self._agent(host=False)
         return self._recovered(from_us)
 
     def planned(self) -> Gap:
@@ -90,12 +90,12 @@ class TorchrunJob:
 
     def _recovered(self, from_us: int) -> Gap:
         """The gap, once every stayer has done two steps in a new process."""
-        stayers = [rank for rank in range(MACHINES) if rank != DRAINED]
+        stayers = [rank for rank in range(self.machines) if rank != self.drained]
         before = set(self.here.glob("steps.*"))
 
         def going_on(marks: list[Mark]) -> bool:
             fresh = [p for p in self.here.glob("steps.*") if p not in before]
-            return sum(p.read_text().count("\n") >= 2 for p in fresh) >= MACHINES
+            return sum(p.read_text().count("\n") >= 2 for p in fresh) >= self.machines
 
         marks = self.wait(going_on, 120)
         gap = worst_gap(marks, stayers=stayers, from_us=from_us, to_us=time.time_ns() // 1000)
@@ -103,7 +103,7 @@ class TorchrunJob:
         return gap
 
     def _agent(self, *, host: bool) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={MACHINES}"]
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={self.machines}"]
         command += ["--nproc-per-node=1", "--max-restarts=20", "--monitor-interval=0.1"]
         command += ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{self._port}"]
         command += ["--rdzv-id=bench", f"--rdzv-conf=is_host={int(host)}"]
@@ -130,10 +130,10 @@ class TorchrunJob:
 
 
 @contextmanager
-def torchrun_job(job_args: list[str]) -> Iterator[TorchrunJob]:
+def torchrun_job(job_args: Sequence[str], machines: int = MACHINES) -> Iterator[TorchrunJob]:
     """A job that is gone afterwards, processes and files."""
     with tempfile.TemporaryDirectory(prefix="bench-torchrun-") as here:
-        job = TorchrunJob(Path(here), job_args)
+        job = TorchrunJob(Path(here), job_args, machines)
         try:
             yield job
         finally:

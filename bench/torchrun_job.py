@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.torchrun_arm import CHECKPOINT_EVERY, DRAINED
+from bench.torchrun_arm import CHECKPOINT_EVERY
 from examples.gpt import GPT, flags, windows
 from trainmover.lifeline import die_with
 
@@ -68,7 +68,7 @@ def drained(saved: Saved) -> None:
         return
     saved.save()
     dist.barrier()
-    if RANK == DRAINED:
+    if RANK == WORLD // 2:
         (HERE / "drain").unlink()
         os._exit(1)
 

@@ -17,7 +17,6 @@ below torch.distributed's own layers, Open MPI from C and with its processes pin
 while ours is called from Python; see the modules of this folder.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -71,6 +70,14 @@ QUICK = Plan(
     abort.Plan(8, 1),
     scale.Plan(1, (40,), (16, 4), 128 * KIB),
 )
+SMOKE = Plan(
+    calls.Plan(2, (2,), (8, 64 * KIB), OTHERS, (64,)),
+    switchover.Plan(1, 1, (4,), (1,)),
+    1,
+    codes.Plan(1, (8, MIB)),
+    abort.Plan(1, 0),
+    scale.Plan(1, (4,), (4, 2), KIB),
+)
 
 
 @dataclass
@@ -87,14 +94,11 @@ class Report:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = argparse.ArgumentParser(prog="python -m bench.collectives", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    parser = result.parser("collectives", __doc__, quick="few trials; no claim to be stable")
     parser.add_argument("--rounds", type=int, help="of the calls (10)")
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; repeatable")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args()
-    plan = QUICK if options.quick else FULL
+    plan = SMOKE if options.smoke else QUICK if options.quick else FULL
     if options.rounds:
         plan = with_rounds(plan, options.rounds)
     report = Report()

@@ -32,7 +32,7 @@ LINKS_MOST = 1
 # Of the largest number of processes to the smallest. gloo's grows about as that number does.
 FLAT_MOST = 2.0
 # Of a small sum by a tree to what all pairs take, by seats; and of a host's seats to seats apart.
-TREE_MOST = {40: 1 / 3, 80: 1 / 5, 160: 1 / 10}
+TREE_MOST = {4: 1.0, 40: 1 / 3, 80: 1 / 5, 160: 1 / 10}
 SHARED_MOST = 1.0
 OUT_MS_MOST = {"killed": 5.0, "stopped": 2.0}
 # From when the kernel had closed a killed one's sockets.

@@ -63,18 +63,21 @@ class Size:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("control", __doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller jobs; no claim to be stable")
+    parser = result.parser("control", __doc__, quick="smaller jobs; no claim to be stable")
     options = parser.parse_args()
     large, many = (LARGE_QUICK, MANY_QUICK) if options.quick else (LARGE, MANY)
+    middle: tuple[int, ...] = (100, 1_000)
+    steps, live_steps = JOURNAL_STEPS, LIVE_STEPS
+    agents, above = (AGENTS_QUICK, ABOVE_QUICK) if options.quick else (AGENTS, ABOVE)
+    if options.smoke:
+        large, many, middle, steps, live_steps, agents, above = 64, 64, (), 5, 2, 12, 4
     loads = [os.getloadavg()[0]]
-    sizes = [measured(machines) for machines in (SMALL, 100, 1_000, large)]
+    sizes = [measured(machines) for machines in (SMALL, *middle, large)]
     many_s = lost_at_once(many, many // 4)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    journal_mb = journal_an_hour()
-    agents, above = (AGENTS_QUICK, ABOVE_QUICK) if options.quick else (AGENTS, ABOVE)
-    live = live_of(agents, NPROC, LIVE_STEPS)
-    carried = live_of(agents, NPROC, LIVE_STEPS, relays_above=above)
+    journal_mb = journal_an_hour(steps)
+    live = live_of(agents, NPROC, live_steps)
+    carried = live_of(agents, NPROC, live_steps, relays_above=above)
     loads.append(os.getloadavg()[0])
     claims = [*judge(sizes, many_s, memory_mb, journal_mb), *judge_live(live)]
     claims += judge_carried(live, carried)
@@ -110,7 +113,7 @@ def lost_at_once(machines: int, lost: int) -> float:
     return spent_s
 
 
-def journal_an_hour() -> float:
+def journal_an_hour(steps: int = JOURNAL_STEPS) -> float:
     """MB, from two minutes: each rank has a number of its own, of eight bytes; they commit within
     some milliseconds, and are not all heard before it is written."""
     spec = m.JobSpec(run_id="bench", argv=["train.py"], machines=JOURNAL_RANKS)
@@ -120,7 +123,7 @@ def journal_an_hour() -> float:
         with Journal.create(path, spec) as journal:
             journal.checkpoint()
             empty = path.stat().st_size
-            for step in map(Step, range(1, JOURNAL_STEPS + 1)):
+            for step in map(Step, range(1, steps + 1)):
                 told = [_told(rank, step, chance) for rank in map(Rank, range(JOURNAL_RANKS))]
                 chance.shuffle(told)
                 late = chance.randrange(len(told))
@@ -128,7 +131,7 @@ def journal_an_hour() -> float:
                     journal.append_batches(m.columns_of(some), {"i": step})
                 journal.checkpoint()
         taken = path.stat().st_size - empty
-    return taken / 1e6 * 3600 / JOURNAL_STEPS
+    return taken / 1e6 * 3600 / steps
 
 
 def _told(rank: Rank, step: Step, chance: Random) -> m.Committed:

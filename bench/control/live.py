@@ -264,7 +264,7 @@ class _Agent:
             self._relay = Relay(self.there.name, controller, "127.0.0.1", TOKEN, None)
         self._relay.begin(self._up.run, self._up.incarnation)
 
-    def _packed(self, facts: list[tuple[int, m.WorkerFact]]) -> list[m.AgentFact]:
+    def _packed(self, facts: list[tuple[int, m.WORKER_FACTS]]) -> list[m.AgentFact]:
         """As an agent does, where all of its workers answer at once; kind by kind."""
         said: list[m.AgentFact] = []
         for local, fact in sorted(facts, key=lambda one: type(one[1]).__name__):

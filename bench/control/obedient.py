@@ -21,7 +21,7 @@ class Obedient:
     step: Step = STEP
     joining: bool = False
 
-    def facts(self, order: m.Order) -> list[tuple[int, m.WorkerFact]]:
+    def facts(self, order: m.Order) -> list[tuple[int, m.WORKER_FACTS]]:
         """What its workers say to that."""
         match order:
             case m.RunRank(slot=slot):
@@ -44,7 +44,7 @@ class Obedient:
     def _take(self, slot: Slot) -> None:
         self.ranks = [Rank(slot * self.nproc + local) for local in range(self.nproc)]
 
-    def _of(self, local: int, order: m.Order) -> list[m.WorkerFact]:
+    def _of(self, local: int, order: m.Order) -> list[m.WORKER_FACTS]:
         """Of one worker."""
         match order:
             case m.StartWorkers():
@@ -58,7 +58,7 @@ class Obedient:
                 return [m.Held(rank=rank, trace="t", run_ms=1, held_bytes=1)]
         return self._of_rank(self.ranks[local], order) if self.ranks else []
 
-    def _of_rank(self, rank: Rank, order: m.Order) -> list[m.WorkerFact]:
+    def _of_rank(self, rank: Rank, order: m.Order) -> list[m.WORKER_FACTS]:
         match order:
             case m.RunRank(epoch=epoch):
                 recorded = m.Recorded(rank=rank, step=Step(3), trace="t", digest="d", bytes=1)

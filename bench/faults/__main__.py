@@ -13,6 +13,7 @@ declared as `job.pause_watch`, for 20 s. The simulator: incidents a second, time
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bench import result
@@ -45,11 +46,13 @@ class Measured:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("faults", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    parser = result.parser("faults", __doc__, quick="few trials; no claim to be stable")
     parser.add_argument("--trials", type=int, default=7, help="of each kind (7)")
     options = parser.parse_args()
-    measured = measure(1, 15.0, 3.0, 10) if options.quick else measure(options.trials)
+    if options.smoke:
+        measured = measure(1, 2.0, 0.5, 2, kinds=(STUCK,), events=4_000, machines=2)
+    else:
+        measured = measure(1, 15.0, 3.0, 10) if options.quick else measure(options.trials)
     claims, table = judge(measured), tabulated(measured)
     where = result.setting(measured.loads)
     path = result.write("faults", claims, table, where, measured.__dict__, quick=options.quick)
@@ -57,16 +60,29 @@ def main() -> int:
 
 
 def measure(
-    trials: int, calm_s: float = 1800.0, evaluation_s: float = 20.0, seeds: int = 200
+    trials: int,
+    calm_s: float = 1800.0,
+    evaluation_s: float = 20.0,
+    seeds: int = 200,
+    kinds: Sequence[str] = KINDS,
+    events: int = replayed.EVENTS_MANY,
+    machines: int | None = None,
 ) -> Measured:
-    """Everything, one after the other."""
-    detected = detection.measure([*KINDS] * trials, _said)
-    control_ms = takeover.measure(trials, _said)
-    replay_ms, replay_all_ms = replayed.measure(min(trials, 3))
-    incidents_s, start_s = simulated.incidents_s(seeds), simulated.start_s()
+    """Everything, one after the other. machines: of each job; None: as usual."""
+    here = (detection.MACHINES, detection.STANDBYS) if machines is None else (machines, 1)
+    detected = detection.measure([*kinds] * trials, _said, *here)
+    control_ms = takeover.measure(trials, _said, machines or takeover.MACHINES)
+    replay_ms, replay_all_ms = replayed.measure(min(trials, 3), events)
+    incidents_s, start_s = (
+        simulated.incidents_s(seeds),
+        simulated.start_s(min(trials, simulated.STARTS)),
+    )
     _said(f"simulated       {incidents_s:8.0f} incidents a second")
     loads = [*detected.loads, os.getloadavg()[0]]
-    false_alarms = uneven.false_alarms(calm_s, evaluation_s)  # Last: it may meet other work.
+    uneven_ones = (uneven.MACHINES, 1) if machines is None else (machines, 0)
+    false_alarms = uneven.false_alarms(
+        calm_s, evaluation_s, *uneven_ones
+    )  # It may meet other work.
     _said(f"false alarms    {false_alarms:8d} in {calm_s:.0f} s")
     return Measured(
         detect_ms=detected.detect_ms,
@@ -84,16 +100,23 @@ def measure(
 
 def judge(measured: Measured) -> list[result.Claim]:
     """The claims with what was measured, medians."""
-    median = {kind: statistics.median(all_) for kind, all_ in measured.detect_ms.items()}
+    median = {kind: statistics.median(all_) for kind, all_ in measured.detect_ms.items() if all_}
     stuck_most = STUCK_STEPS * measured.step_ms + STUCK_MS_MORE
     control_ms = statistics.median(measured.control_ms)
     replay_ms = statistics.median(measured.replay_ms)
+    most_ms = {
+        EXIT: EXIT_MS_MOST,
+        AGENT: CLOSED_MS_MOST,
+        MACHINE: CLOSED_MS_MOST,
+        FROZEN: SILENT_MS_MOST,
+        STUCK: stuck_most,
+    }
     return [
-        result.Claim("worker killed: seen after", median[EXIT], "ms", EXIT_MS_MOST),
-        result.Claim("agent killed: seen after", median[AGENT], "ms", CLOSED_MS_MOST),
-        result.Claim("machine killed: seen after", median[MACHINE], "ms", CLOSED_MS_MOST),
-        result.Claim("machine frozen: seen after", median[FROZEN], "ms", SILENT_MS_MOST),
-        result.Claim("rank stuck: seen after", median[STUCK], "ms", stuck_most),
+        *(
+            result.Claim(f"{kind}: seen after", median[kind], "ms", most)
+            for kind, most in most_ms.items()
+            if kind in median
+        ),
         result.Claim("controller killed: control again after", control_ms, "ms", CONTROL_MS_MOST),
         result.Claim("50,000 events replayed in", replay_ms, "ms", REPLAY_MS_MOST),
         result.Claim("false alarms", measured.false_alarms, "incidents", 0),
@@ -117,6 +140,8 @@ def tabulated(measured: Measured) -> list[str]:
         "the same without one": measured.replay_all_ms,
     }
     for kind, all_ms in rows.items():
+        if not all_ms:
+            continue
         each = ", ".join(f"{ms:.1f}" for ms in all_ms)
         lines.append(f"| {kind} | {statistics.median(all_ms):.1f} ({each}) |")
     lines += [

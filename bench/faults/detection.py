@@ -26,6 +26,7 @@ from trainmover.protocol.messages import Interrupted, LogSpec, WorkerExited, Wor
 from trainmover.server.view.notices import Happened, Notice
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tests" / "e2e" / "train.py"
+MACHINES, STANDBYS = 3, 2
 PACE_S = 0.01
 SETTLE_STEPS = 45
 """Undisturbed steps before each fault: a rank learns its own deadline from 32."""
@@ -48,17 +49,22 @@ class Measured:
         self.loads: list[float] = []
 
 
-def measure(kinds: Sequence[str], said: Callable[[str], None]) -> Measured:
+def measure(
+    kinds: Sequence[str],
+    said: Callable[[str], None],
+    machines: int = MACHINES,
+    standbys: int = STANDBYS,
+) -> Measured:
     """One job with these faults, in order. Raises RuntimeError if it does not end well."""
     with tempfile.TemporaryDirectory(prefix="bench-faults-") as folder:
         stall = Path(folder) / "stall"
         stall.mkdir()
-        bench = _Bench(kinds, stall, said)
+        bench = _Bench(kinds, stall, said, machines + standbys)
         arguments = ["--steps", "1000000", "--pace", str(PACE_S), "--stall", str(stall)]
         options = RunOptions(
             argv=[str(SCRIPT), *arguments],
-            machines=3,
-            standbys=2,
+            machines=machines,
+            standbys=standbys,
             restarts_max=1000,
             log=LogSpec(show=[]),
             run_dir=Path(folder) / "run",
@@ -73,11 +79,14 @@ def measure(kinds: Sequence[str], said: Callable[[str], None]) -> Measured:
 class _Bench:
     """Callbacks of one job, and the task that disturbs it."""
 
-    def __init__(self, kinds: Sequence[str], stall: Path, said: Callable[[str], None]) -> None:
+    def __init__(
+        self, kinds: Sequence[str], stall: Path, said: Callable[[str], None], machines: int
+    ) -> None:
         self.measured = Measured()
         self.failed = ""
         self._kinds = kinds
         self._stall = stall
+        self._machines = machines
         self._said = said
         self._workers: dict[str, int] = {}
         self._happened: list[Happened] = []
@@ -189,7 +198,7 @@ class _Bench:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._frozen = []
-        for _ in range(5 - len(self._job.machines)):
+        for _ in range(self._machines - len(self._job.machines)):
             self._late.append(start_late(self._handle.run, list(self._job.machines)))
 
     async def _settled(self) -> None:

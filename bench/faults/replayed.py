@@ -47,7 +47,7 @@ def _fill(path: Path, count: int) -> None:
             for account in past.accounts.of.values():
                 account.heard(account.orders)
             if number == count - BEHIND:
-                Bookmarks(journal, 0).keep(past.job, past.accounts, [])
+                Bookmarks(journal, 0).keep(past.job, past.accounts, [], [])
 
 
 def _events() -> Iterator[EVENTS]:
@@ -57,8 +57,8 @@ def _events() -> Iterator[EVENTS]:
         yield MachineJoined(at_us=number, machine=name, standby=False, vault=f"v{name}", host="h")
     at_us = 10
     for rank, name in enumerate(names):
-        fact = m.WorkerUp(pid=rank + 1, address=f"a{rank}", torch="2", version="1")
-        yield WorkerSaid(at_us=at_us, machine=name, local_rank=0, fact=fact, number=1)
+        up = m.WorkerUp(pid=rank + 1, address=f"a{rank}", torch="2", version="1")
+        yield WorkerSaid(at_us=at_us, machine=name, local_rank=0, fact=up, number=1)
     for number in cycle(range(5)):
         at_us += 1000
         if number == 4:

@@ -21,10 +21,10 @@ def incidents_s(seeds: int) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["incidents_per_s"])
 
 
-def start_s() -> float:
+def start_s(starts: int = STARTS) -> float:
     """Until it can begin, and ends: it is asked for its flags."""
     took_s = []
-    for _ in range(STARTS):
+    for _ in range(starts):
         begun_s = time.monotonic()
         subprocess.run([*SIMULATE, "--help"], capture_output=True, check=True)
         took_s.append(time.monotonic() - begun_s)

@@ -17,7 +17,7 @@ import psutil
 
 from bench.faults.detection import SCRIPT
 from trainmover.launch.controller.process import DEATHS_MAX
-from trainmover.launch.runs import Run, kept_run
+from trainmover.launch.runs import kept_run
 from trainmover.token_file import read_token
 
 MACHINES = 4
@@ -26,31 +26,29 @@ LIMIT_S = 120.0
 LOOK_S = 0.002
 
 
-def measure(trials: int, said: Callable[[str], None]) -> list[float]:
+def measure(trials: int, said: Callable[[str], None], machines: int = MACHINES) -> list[float]:
     """Milliseconds from SIGKILL until status shows all machines with their ranks again."""
     took_ms: list[float] = []
     while len(took_ms) < trials:  # A run that loses more controllers within a minute gives up.
-        took_ms += _of_one_run(min(DEATHS_MAX - 1, trials - len(took_ms)), said)
+        took_ms += _of_one_run(min(DEATHS_MAX - 1, trials - len(took_ms)), said, machines)
     return took_ms
 
 
-def _of_one_run(trials: int, said: Callable[[str], None]) -> list[float]:
+def _of_one_run(trials: int, said: Callable[[str], None], machines: int) -> list[float]:
     with tempfile.TemporaryDirectory(prefix="bench-takeover-") as folder:
         place = Path(folder) / "run"
-        command = [sys.executable, "-m", "trainmover", "run", "--machines", str(MACHINES)]
+        command = [sys.executable, "-m", "trainmover", "run", "--machines", str(machines)]
         command += ["--run-dir", str(place), str(SCRIPT), "--steps", "1000000", "--pace", "0.02"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen(command, **quiet)  # type: ignore[call-overload]
         try:
-            return _measure(process.pid, place, trials, said)
+            return _measure(process.pid, _Asked(place, machines), trials, said)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
 
 
-def _measure(pid: int, place: Path, trials: int, said: Callable[[str], None]) -> list[float]:
-    _until(lambda: (place / "run.json").exists(), "the run")
-    asked = _Asked(kept_run(place))
+def _measure(pid: int, asked: "_Asked", trials: int, said: Callable[[str], None]) -> list[float]:
     _until(asked.trains, "the first steps")
     took_ms: list[float] = []
     for restarts in range(1, trials + 1):
@@ -67,7 +65,9 @@ def _measure(pid: int, place: Path, trials: int, said: Callable[[str], None]) ->
 class _Asked:
     """A run, by its API."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, place: Path, machines: int) -> None:
+        _until(lambda: (place / "run.json").exists(), "the run")
+        run, self._machines = kept_run(place), machines
         self._url = f"{run.api_url}/api/v1/status"
         token = read_token(Path(run.token_file)).decode()
         headers = {"Authorization": f"Bearer {token}"}
@@ -80,7 +80,7 @@ class _Asked:
             status: dict[str, Any] = self._client.get(self._url).json()
             back = [m for m in status["machines"] if m["ranks"] and m["last_seen_s"] < 1.0]
             known = status["controller"]["restarts"] == restarts
-            return known and status["phase"] == "running" and len(back) == MACHINES
+            return known and status["phase"] == "running" and len(back) == self._machines
         return False
 
 

@@ -15,6 +15,7 @@ what it does to who listens is measured. The arms take turns in every round. A m
 there and back, between two processes that count as two hosts.
 """
 
+import argparse
 import os
 import statistics
 import sys
@@ -91,8 +92,7 @@ def make(seat: int) -> object:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("flood", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few messages; no claim to be stable")
+    parser = result.parser("flood", __doc__, quick="few messages; no claim to be stable")
     parser.add_argument("--only", choices=PARTS, help="one part (both)")
     options = parser.parse_args()
     claims: list[result.Claim] = []
@@ -100,7 +100,7 @@ def main() -> int:
     loads: list[float] = []
     raw: dict[str, Any] = {}
     for part in [options.only] if options.only else PARTS:
-        found = PARTS[part](options.quick)
+        found = PARTS[part](options)
         claims += found.claims
         table += [*found.table, ""]
         loads += found.loads
@@ -119,23 +119,28 @@ class Part:
     raw: dict[str, Any]
 
 
-def measure_messages(quick: bool) -> Part:
-    rounds, messages = (QUICK_ROUNDS, QUICK_MESSAGES) if quick else (ROUNDS, MESSAGES)
+def measure_messages(options: argparse.Namespace) -> Part:
+    rounds, messages = (QUICK_ROUNDS, QUICK_MESSAGES) if options.quick else (ROUNDS, MESSAGES)
+    if options.smoke:
+        rounds, messages = 1, 100
     with Crew(5, make) as crew:
         flooded, loads = run(crew, rounds, messages)
     raw = {kind: asdict(one) for kind, one in flooded.items()}
     return Part(judge(flooded), tabulated(flooded), loads, raw)
 
 
-def measure_steps(quick: bool) -> Part:
-    found, loads = steps.measure(quick=quick)
+def measure_steps(options: argparse.Namespace) -> Part:
+    found, loads = steps.measure(quick=options.quick, smoke=options.smoke)
     raw = {
         limit: {kind: asdict(one) for kind, one in kinds.items()} for limit, kinds in found.items()
     }
     return Part(steps.judge(found), steps.tabulated(found), loads, raw)
 
 
-PARTS: dict[str, Callable[[bool], Part]] = {"messages": measure_messages, "steps": measure_steps}
+PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
+    "messages": measure_messages,
+    "steps": measure_steps,
+}
 
 
 def run(crew: Crew, rounds: int, messages: int) -> tuple[dict[str, Flooded], list[float]]:

@@ -35,6 +35,7 @@ LIMITS = (256, 1024, 65536)
 RATIO_MOST = 1.1
 ROUNDS, STRETCH_S = 5, 3.0
 QUICK_ROUNDS, QUICK_STRETCH_S = 2, 3.0
+SMOKE_STRETCH_S = 0.5
 SETTLE_S = 0.5
 PATIENCE_S = 120.0
 
@@ -63,12 +64,17 @@ Measured = dict[str, dict[str, Held]]
 """By limit, as it is called, and kind."""
 
 
-def measure(*, quick: bool) -> tuple[Measured, list[float]]:
-    """Start a run for each limit. Return what was measured, and loads of the host."""
+def measure(*, quick: bool, smoke: bool = False) -> tuple[Measured, list[float]]:
+    """Start a run for each limit. Return what was measured, and loads of the host.
+
+    smoke: the lowest limit only, once
+    """
     rounds, stretch_s = (QUICK_ROUNDS, QUICK_STRETCH_S) if quick else (ROUNDS, STRETCH_S)
+    rounds, stretch_s = (1, SMOKE_STRETCH_S) if smoke else (rounds, stretch_s)
+    those = limits(_hard_limit())[: 1 if smoke else None]
     measured: Measured = {}
     loads: list[float] = []
-    for files, name in limits(_hard_limit()):
+    for files, name in those:
         measured[name] = {kind: Held() for kind in KINDS}
         with Crew(1, lambda seat: Holder()) as crew, running(files) as (run, marks):
             crew.one(0, "become_nobody")

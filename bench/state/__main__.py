@@ -28,7 +28,7 @@ from typing import Any
 from bench import result
 from bench.collectives.crew import Crew
 from bench.fingerprint import fingerprint_gb_s
-from bench.snapshots import snapshot_overhead
+from bench.snapshots import seconds, snapshot_overhead
 from bench.state import picture
 from bench.state.ends import MB, End
 from trainmover.tls.files import TlsFiles
@@ -50,7 +50,11 @@ EARLY, ALL_IN_PAUSE = "nine tenths early", "all in the pause"
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes and limits in bytes. snapshots: rounds, and steps of each run."""
+    """Sizes and limits in bytes.
+
+    snapshots  rounds, and steps of each run; of none, one run with snapshots and no comparison
+    width      of the model that is fingerprinted
+    """
 
     rounds: int
     snapshots: tuple[int, int]
@@ -58,6 +62,7 @@ class Plan:
     sizes: tuple[int, ...]
     limited: int
     limits: tuple[int, ...]
+    width: int = 3072
 
 
 FULL = Plan(
@@ -75,6 +80,15 @@ QUICK = Plan(
     sizes=tuple(size * MB for size in (10, 64, 256)),
     limited=128 * MB,
     limits=(250 * MB, 1000 * MB),
+)
+SMOKE = Plan(
+    rounds=1,
+    snapshots=(0, 12),
+    width=256,
+    speed=16 * MB,
+    sizes=(10 * MB,),
+    limited=16 * MB,
+    limits=(250 * MB,),
 )
 
 
@@ -103,10 +117,9 @@ class Measured:
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("state", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds; no claim to be stable")
+    parser = result.parser("state", __doc__, quick="few rounds; no claim to be stable")
     options = parser.parse_args()
-    plan = QUICK if options.quick else FULL
+    plan = SMOKE if options.smoke else QUICK if options.quick else FULL
     measured = Measured()
     with Crew(3, End) as crew:
         for part in (speed, share, pause, limits, early):
@@ -249,12 +262,19 @@ def paired(times: dict[Any, list[float]], mine: Any, other: Any) -> float:
 
 def beside(plan: Plan) -> list[result.Claim]:
     """About state that does not move. Speed as time, which a claim can only have too much of."""
-    took = 1 / fingerprint_gb_s()
-    share = snapshot_overhead(*plan.snapshots)
-    return [
-        result.Claim("fingerprint of 1 GB on one core", took, "s", 1 / FINGERPRINT_GB_S_LEAST),
-        result.Claim("run with snapshots / without", share, "ratio", SNAPSHOTS_MOST),
+    took = 1 / fingerprint_gb_s(plan.width)
+    claims = [
+        result.Claim("fingerprint of 1 GB on one core", took, "s", 1 / FINGERPRINT_GB_S_LEAST)
     ]
+    rounds, steps = plan.snapshots
+    if rounds:
+        share = snapshot_overhead(rounds, steps)
+        return [
+            *claims,
+            result.Claim("run with snapshots / without", share, "ratio", SNAPSHOTS_MOST),
+        ]
+    seconds(None, steps, machines=2, first=4)
+    return claims
 
 
 def tabulated(measured: Measured, plan: Plan) -> list[str]:

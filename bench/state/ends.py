@@ -101,7 +101,7 @@ class End:
 
     def train(self, tensors: int) -> None:
         """Offer what nobody writes to, and write to the last tensors meanwhile, as steps do."""
-        source, parameters = EarlySource(self._tracked), self._parameters()
+        source, parameters = EarlySource(self._tracked, lambda: None), self._parameters()
         self._servers[0].offer(KEY, source.offered, anew=True)
         self._trains = threading.Event()
         self._training = threading.Thread(

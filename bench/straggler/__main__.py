@@ -14,34 +14,39 @@ saved and restarted at the step at which ours found the machine, with the pause 
 very sitting.
 """
 
+import math
 import os
 import statistics
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import msgspec
 
 from bench import result
 from bench.straggler import cost, kinds
-from bench.straggler.arms import Ran, every_50th, of_kinds, one_at_75, play
+from bench.straggler.arms import Ran, every_50th, of_kinds, one_at, play
 from bench.straggler.hosts import possible
 from bench.torchrun_arm import torchrun_job
 
 SEED = 7
+SINCE = 75
+"""The step from which one machine is slow, as in Fig. 13."""
 GPT_ARGS = ["--steps", "1000000", "--log-every", "1000000"]
 
 
 def main() -> int:
     """Exit status 0 if every claim holds."""
-    parser = result.parser("straggler", __doc__)
-    parser.add_argument("--quick", action="store_true", help="few trials; no claim to be stable")
+    parser = result.parser("straggler", __doc__, quick="few trials; no claim to be stable")
     options = parser.parse_args()
     trials, times, episodes = (1, 0, 3) if options.quick else (3, 6, 20)
+    if options.smoke:
+        return smoke(as_json=options.json)
     loads = [os.getloadavg()[0]]
     acts, watches, often, idle = [], [], [], []
+    story = one_at(SINCE, 100)
     for _ in range(trials):
-        acts.append(_said("one, act", play(one_at_75, policy="act", standbys=1), 75))
-        watches.append(_said("one, nothing", play(one_at_75, policy="watch", standbys=1), 75))
+        acts.append(_said("one, act", play(story, policy="act", standbys=1), SINCE))
+        watches.append(_said("one, nothing", play(story, policy="watch", standbys=1), SINCE))
         loads.append(os.getloadavg()[0])
     if times:
         story = every_50th(times, SEED)
@@ -64,6 +69,18 @@ def main() -> int:
     return result.say("straggler", claims, [*table, f"written to {path}"], as_json=options.json)
 
 
+def smoke(*, as_json: bool) -> int:
+    """Play one short story on two machines, and judge it as if it were both arms."""
+    ran = _said("one", play(one_at(10, 18), policy="act", standbys=0, machines=2), 10)
+    both = replace(ran, episodes=[])
+    claims = [*judge([ran], [ran], [], [], both, since=10), cost.claim()]
+    table = tabulated([ran], [ran], [], [], both, math.nan)
+    raw = {"one": [msgspec.to_builtins(asdict(ran))]}
+    where = result.setting([os.getloadavg()[0]])
+    path = result.write("straggler", claims, table, where, raw, quick=True)
+    return result.say("straggler", claims, [*table, f"written to {path}"], as_json=as_json)
+
+
 def told_apart(episodes: int) -> Ran:
     """Of ways between machines, too, where they can be made slow: by root."""
     if possible():
@@ -73,12 +90,18 @@ def told_apart(episodes: int) -> Ran:
 
 
 def judge(
-    acts: list[Ran], watches: list[Ran], often: list[Ran], idle: list[Ran], both: Ran
+    acts: list[Ran],
+    watches: list[Ran],
+    often: list[Ran],
+    idle: list[Ran],
+    both: Ran,
+    *,
+    since: int = SINCE,
 ) -> list[result.Claim]:
     """The claims with what was measured. often, idle: none where that was not."""
     taken = [steps(one) for ran in (*acts, *watches, *often, both) for one in ran.episodes]
-    one = statistics.median(ran.lost(75) for ran in acts)
-    nothing = statistics.median(ran.lost(75) for ran in watches)
+    one = statistics.median(ran.lost(since) for ran in acts)
+    nothing = statistics.median(ran.lost(since) for ran in watches)
     wrong = sum(e.found is None or e.found.kind != e.kind for e in both.episodes)
     return [
         result.Claim("steps until found, median", statistics.median(taken), "steps", 10),
@@ -127,8 +150,8 @@ def tabulated(
     lines = ["| arm | step, ms | slow step, ms | found after steps | pauses, ms | lost, % |"]
     lines.append("|---|---|---|---|---|---|")
     for name, rans, since in (
-        ("one slow machine, act", acts, 75),
-        ("one slow machine, nothing", watches, 75),
+        ("one slow machine, act", acts, SINCE),
+        ("one slow machine, nothing", watches, SINCE),
         ("another each 50 steps, act", often, 50),
         ("another each 50 steps, nothing", idle, 50),
     ):
@@ -159,8 +182,8 @@ def _of_restart(acts: list[Ran], pause_ms: float) -> str:
     """What one would have lost that restarts as soon as ours knows."""
     lost = []
     for ran in acts:
-        until = 75 + steps(ran.episodes[0])
-        slow_ms = sum(gap - ran.usual_ms for gap in ran.gaps_ms[75:until])
+        until = SINCE + steps(ran.episodes[0])
+        slow_ms = sum(gap - ran.usual_ms for gap in ran.gaps_ms[SINCE:until])
         lost.append((slow_ms + pause_ms) / (100 * ran.usual_ms + slow_ms + pause_ms))
     return f"{100 * statistics.median(lost):.1f}"
 

@@ -135,13 +135,20 @@ Story = Callable[[Live], Awaitable[int]]
 """Does something to a job; the step from which it counts."""
 
 
-def play(story: Story, *, policy: str, standbys: int, hosts: Hosts | None = None) -> Ran:
+def play(
+    story: Story,
+    *,
+    policy: str,
+    standbys: int,
+    hosts: Hosts | None = None,
+    machines: int = MACHINES,
+) -> Ran:
     """One job; on machines of this host, or each with a network of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-slow-") as folder:
         heavy, journal = Path(folder, "heavy"), Path(folder, "journal.sqlite")
         options = RunOptions(
             argv=[str(SCRIPT), "--heavy", str(heavy), *(() if hosts is None else LARGE)],
-            machines=MACHINES,
+            machines=machines,
             standbys=standbys,
             journal=journal,
             stragglers=policy,
@@ -194,14 +201,18 @@ class _Player:
         self.live.note(notice)
 
 
-async def one_at_75(live: Live) -> int:
-    """As in Fig. 13: 100 steps, and from the 75th one machine is slow."""
-    await live.ready()
-    first = live.step
-    await live.until(lambda: live.step >= first + 75)
-    live.slow_down(live.job.seats[2])
-    await live.until(lambda: live.step >= first + 100)
-    return first
+def one_at(since: int, steps: int) -> Story:
+    """As in Fig. 13: so many steps, and from the one numbered `since` on one machine is slow."""
+
+    async def story(live: Live) -> int:
+        await live.ready()
+        first = live.step
+        await live.until(lambda: live.step >= first + since)
+        live.slow_down(live.job.seats[len(live.job.seats) // 2])
+        await live.until(lambda: live.step >= first + steps)
+        return first
+
+    return story
 
 
 def every_50th(times: int, seed: int) -> Story:

@@ -33,7 +33,7 @@ def _nothing() -> None: ...
 
 def test_claims_are_of_the_arms_that_have_one() -> None:
     cost = Cost(own_ms=0.6, calls=100, more_ms=1, functions={})
-    claims = judge([cost] * len(ARMS))
+    claims = judge(dict.fromkeys(ARMS, cost))
     assert [(claim.unit, claim.holds) for claim in claims] == [
         ("ms", False),
         ("calls", True),
