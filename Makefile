@@ -81,6 +81,7 @@ check: $(READY)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 fix: $(READY)
 	$(BIN)/ruff format $(SOURCES)

@@ -21,7 +21,8 @@ def items(text: str) -> str:
     >>> items("Result.\\n\\nsize  in bytes,\\n      of all\\nMore.")
     'Result.\\n\\n- `size`: in bytes,\\n  of all\\n\\nMore.'
     """
-    lines, within = [], False
+    lines: list[str] = []
+    within = False
     for line in text.splitlines():
         named = NAMED.match(line)
         if named:

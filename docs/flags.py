@@ -16,7 +16,7 @@ def table_of_flags(verb: str) -> str:
     for action in parser_of(verb)._actions:
         if action.help == argparse.SUPPRESS or hidden & set(action.option_strings):
             continue
-        takes = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+        takes = str(action.metavar or (action.dest.upper() if action.nargs != 0 else ""))
         shown = [f"{name} {takes}".strip() for name in action.option_strings] or [takes]
         rows.append(f"| {' or '.join(f'`{one}`' for one in shown)} | {action.help} |")
     return "\n".join(["| argument | meaning |", "|---|---|", *rows]) if rows else ""
