@@ -4,10 +4,15 @@ They come in turns, so that what is found is found soon, and each with a course.
 seed."""
 
 import random
+import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
-from trainmover.simulator.courses import wrong_in as wrong_on_course
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "controller"))
+
+from courses import wrong_in as wrong_on_course
+
 from trainmover.simulator.faults import EVERYTHING, Faults, only
 from trainmover.simulator.story import Plan, plan_of, play
 

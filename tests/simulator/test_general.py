@@ -4,8 +4,8 @@ The third column has words of what is found; "": others find it, too, and may be
 """
 
 import pytest
-from planting import planted
 
+from tests.planting import planted
 from trainmover.simulator.faults import only
 from trainmover.simulator.story import plan_of, play
 

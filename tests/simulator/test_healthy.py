@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.planting import planted
+from tests.planting import planted
 from tests.simulator.test_blips import begun
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol.messages import Leaving

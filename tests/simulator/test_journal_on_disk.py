@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from faulty_disk import shim
 from journal_on_disk import SEEDS_A_WORLD, Broken, Campaign
-from planting import planted
 
+from tests.planting import planted
 from trainmover.errors import TrainmoverError
 
 MEMORY = Path("/dev/shm")

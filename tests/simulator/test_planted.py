@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from planting import planted
 
+from tests.planting import planted
 from trainmover.agent import outbox
 from trainmover.server.history import past
 from trainmover.server.machines import admission
