@@ -144,6 +144,14 @@ LIGHT_ROOMS = PURE_ROOMS | {
 }
 OWN_PROCESS = {"server/store.py"}
 
+# Where somebody from outside comes in. What the product starts by a module's name, in a process of
+# its own or when a command needs it, stands there as a text, which counts as an import.
+ENTRIES = {
+    "trainmover": "the public package",
+    "trainmover.cli.main": "the console script",
+    "trainmover.comm.install": "imported by scripts that have no runtime",
+}
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 NATIVE = PACKAGE.parents[1] / "native/src"
@@ -272,6 +280,31 @@ def test_the_map_has_no_circle() -> None:
         ready = {room for room in left if MAY_IMPORT[room] <= done}
         assert ready, f"these import each other in a circle: {sorted(left)}"
         done |= ready
+
+
+def test_nothing_in_the_package_is_used_by_tests_alone() -> None:
+    files = {module_of(path): path for path in FILES}
+    reached: set[str] = set()
+    left = {*ENTRIES}
+    while left:
+        reached |= left
+        needed = {name for one in left for name in needs(files[one])}
+        left = {name for one in needed for name in with_packages(one)} & files.keys() - reached
+    assert files.keys() - reached == set(), "delete these, or move them to tests"
+
+
+def needs(path: Path) -> set[str]:
+    """Modules that a file imports, or that it starts by their name."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    named = {text for text in texts if isinstance(text, str) and text.startswith("trainmover")}
+    return imported(path) | named | {f"{name}.__main__" for name in named}
+
+
+def with_packages(name: str) -> set[str]:
+    """The module, and the packages that are imported with it."""
+    parts = name.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
 
 
 def test_folders_of_the_native_library_include_one_way() -> None:

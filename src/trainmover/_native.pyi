@@ -4,7 +4,7 @@ Pointers are ints. Memory behind them is the caller's: it stays alive and unmove
 returns, or until its ticket is done. Counts are elements, `dtype` and `op` are codes of DTYPES and
 OPS. Calls release the GIL while they wait.
 
-Sums are taken in the order of the seats: `comm/reference.py` says which bits come out.
+Sums are taken in the order of the seats: `tests/native/seat_order.py` says which bits come out.
 """
 
 from collections.abc import Sequence

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import torch
+from seat_order import reduce_in_seat_order
 
 from trainmover import _native
-from trainmover.comm.reference import reduce_in_seat_order
 
 TORCH = {
     "f64": torch.float64,

@@ -2,7 +2,7 @@
 """What a reduction over ranks is, bit for bit, in plain torch.
 
 The native communicator must give these bits on every transport, every instruction set and every cut
-into chunks; tests compare the two. Nothing else uses this.
+into chunks.
 
 Element i of the result is `((x0 op x1) op x2) op ...`, in seat order:
 
