@@ -9,6 +9,7 @@ from jobs import (
     BOUNDARY,
     DRAINED,
     DRAINS,
+    GATHERING,
     MOVE_ALL_SWITCHED,
     RECOVERED,
     RECOVERY_SWITCHES,
@@ -26,6 +27,7 @@ from jobs import (
     interrupted,
     joined,
     kinds,
+    loaded,
     lost,
     orders,
     parked,
@@ -43,6 +45,7 @@ from jobs import (
 from trainmover.controller import Job, decide
 from trainmover.controller.change.buddies import holding
 from trainmover.controller.change.interruption import RETRIES_MAX
+from trainmover.controller.events import WorkerSaid
 from trainmover.controller.state import Kind, MachineState, Outcome, Phase, Stage
 from trainmover.protocol import messages as m
 
@@ -144,6 +147,30 @@ def test_the_joiner_takes_state_from_a_replica_and_its_record_from_a_vault() -> 
     buddies = {name: its.buddies for name, its in switches.items()}
     assert buddies == {"m1": {0: "vault-m4"}, "m4": {1: "vault-m3"}, "m3": {2: "vault-m1"}}
     assert (order.committed, order.closing) == (7, False)
+
+
+def test_a_record_that_was_lost_after_the_verdict_ends_the_job() -> None:
+    vaults = {**BOUNDARY.change.vaults, "m3": {}} if BOUNDARY.change else {}
+    assert BOUNDARY.change is not None
+    job = replace(BOUNDARY, change=replace(BOUNDARY.change, vaults=vaults))
+    _, effects = after(job, *AT_BOUNDARY, parked("m4", 1, 2))
+    words = "the record of rank 1 for step 8 is on no machine that lives"
+    assert words in ended(effects).text
+
+
+@pytest.mark.parametrize("late", range(3))
+@pytest.mark.parametrize("through", [(), (finished("m1", 0, step=7),)], ids=["trains", "ends"])
+def test_nobody_goes_before_every_rank_has_exchanged_its_members(
+    late: int, through: tuple[WorkerSaid, ...]
+) -> None:
+    """One whose script is over, too, as long as its process is there."""
+    last = switched(("m1", "m4", "m3")[late], late, 2)
+    others = [loaded("m4", 1, 2)]
+    others += [switched(n, r, 2) for r, n in enumerate(("m1", "m4", "m3")) if r != late]
+    up_to = (*through, lost("m2"), *DRAINED, *AT_BOUNDARY, parked("m4", 1, 2))
+    job, effects = after(RUNNING, *up_to, *others, *others)
+    assert not orders(effects, m.Go)
+    assert orders(decide(job, last)[1], m.Go).keys() == {"m1", "m3", "m4"}
 
 
 def test_a_state_that_no_survivor_holds_ends_the_job() -> None:
@@ -488,6 +515,12 @@ def test_a_rank_that_went_on_after_another_ended_is_named() -> None:
 def test_a_finished_fact_of_a_machine_without_that_rank_is_ignored() -> None:
     assert decide(RUNNING, finished("m4", 1)) == (RUNNING, ())
     assert decide(RUNNING, finished("m1", 1)) == (RUNNING, ())
+
+
+def test_what_a_process_says_that_is_being_replaced_is_ignored() -> None:
+    early = said("m1", m.Attached(rank=0))
+    assert decide(GATHERING, early) == (GATHERING, ())
+    assert decide(BEGUN, early)[0].attached
 
 
 def test_a_loss_while_others_have_finished_builds_no_groups_again() -> None:

@@ -93,6 +93,16 @@ def test_a_takeover_before_the_round_that_was_equal_explains_nothing() -> None:
     assert late.divergences[0].kind is Parted.CORRUPTION
 
 
+def test_a_takeover_of_another_rank_does_not_explain_what_one_has() -> None:
+    comparison = replace(rounds([model(1)] * 3, [model(2)] * 3), joined={1: 25})
+    one, other = (
+        compared(comparison, 30, *(model(3, w0=9 if rank == odd else 3) for rank in range(3)))
+        for odd in (0, 1)
+    )
+    assert (one.divergences[0].kind, one.divergences[0].joined) == (Parted.CORRUPTION, ())
+    assert (other.divergences[0].kind, other.divergences[0].joined) == (Parted.TAKEOVER, (1,))
+
+
 # --- seen when a rank is to be taken over ---------------------------------------------------------
 
 

@@ -97,6 +97,9 @@ def test_hashes_that_do_not_fit_their_paths_make_no_round() -> None:
     for one in wrong:
         comparison = with_fact(Comparison(), fact(0, 10, DENSE, {"b": 3}), epoch=1, world_size=2)
         assert with_fact(comparison, one, epoch=1, world_size=2).step == 0
+    three = change(good, layout="odd", paths=[*"abc"], sections=[2, 2, -1], rest=bytes(8))
+    first = with_fact(Comparison(), fact(0, 10, DENSE, {"b": 3}), epoch=1, world_size=2)
+    assert with_fact(first, three, epoch=1, world_size=2).step == 0
     other = fact(1, 10, DENSE, {"b": 3})
     paths = change(other, paths=[*(other.paths or []), "more"], layout="another")
     comparison = with_fact(Comparison(), fact(0, 10, DENSE, {"b": 3}), epoch=1, world_size=2)

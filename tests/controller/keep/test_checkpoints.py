@@ -127,6 +127,8 @@ def test_where_a_machine_with_ranks_is_gone_no_checkpoint_is_begun() -> None:
     for name, _ in SEATED:
         left = replace(job, cut=cut, machines=job.machines.without({name}))
         assert not orders(tend_checkpoints(left, 0)[1], m.WriteCheckpoint)
+    other = replace(cut, workers={**cut.workers, 1: "the process before"}) if cut else None
+    assert not orders(tend_checkpoints(replace(job, cut=other), 0)[1], m.WriteCheckpoint)
 
 
 def test_a_part_that_cannot_be_written_gives_the_checkpoint_up_and_nothing_else() -> None:

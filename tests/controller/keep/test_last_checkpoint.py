@@ -67,6 +67,13 @@ def test_survivors_write_their_own_and_that_of_the_lost_rank() -> None:
     assert not orders(BEGUN, m.Interrupt)
 
 
+def test_a_snapshot_that_another_process_holds_is_written_as_one_of_a_lost_rank() -> None:
+    assert ALONE.cut is not None
+    cut = replace(ALONE.cut, workers={**ALONE.cut.workers, 2: ALONE.cut.workers[0]})
+    _, effects = decide(replace(ALONE, cut=cut), lost("m2", at_us=100))
+    assert [one.rank for one in orders(effects, m.WriteCheckpoint)["m1"].foreign] == [1, 2]
+
+
 def test_it_is_published_with_the_last_part_and_the_job_ends() -> None:
     job, effects = after(SAVING, wrote("m1", 0, 2), wrote("m3", 2, 2))
     assert not publish(effects)

@@ -12,6 +12,7 @@ from jobs import (
     finished,
     interrupted,
     lost,
+    move,
     orders,
     position,
     switched,
@@ -120,10 +121,11 @@ def test_one_that_cannot_be_published_is_not_tried_again() -> None:
     [
         RUNNING,
         decide(SAVES, lost("m2"))[0],
+        decide(SAVES, move("m2"))[0],
         decide(SAVES, finished("m1", 0))[0],
         replace(SAVES, recorded=SAVES.recorded.without({0})),
     ],
-    ids=["no folder", "loss", "a rank is through", "a rank has recorded nothing"],
+    ids=["no folder", "loss", "move", "a rank is through", "a rank has recorded nothing"],
 )
 def test_without_a_way_to_it_is_at_once(job: Job) -> None:
     assert ended(decide(job, stop())[1]).code == 143

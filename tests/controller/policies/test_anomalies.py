@@ -249,6 +249,9 @@ def test_memory_of_which_much_is_free_is_no_matter_however_fast_it_falls() -> No
 def test_memory_that_goes_up_and_down_is_not_told() -> None:
     saw = [20 - (n % 7) for n in range(180)]
     assert all(full_in_s(saw[at - 90 : at], 100, 10) is None for at in range(90, 180))
+    caches = [10.0 if n % 2 else 40 - 0.3 * n for n in range(90)]  # Only its peaks fall.
+    assert full_in_s(caches, 100, 10) is None
+    assert full_in_s([30 - free for free in caches], 100, 10) is None
 
 
 def test_a_rank_that_creeps_away_from_the_others_is_found_and_one_that_is_slow_for_good_not() -> (

@@ -148,6 +148,14 @@ def test_while_a_move_is_under_way_they_are_cordoned_and_not_moved() -> None:
     assert sorted(done(job).cordoned) == ["m1", "m2"]
 
 
+def test_a_move_of_other_machines_that_nobody_asked_for_is_not_waited_for() -> None:
+    for names, waits in ((["m1"], True), (["m2"], False)):
+        job, _ = decide(FOUR, move("m1", request=""))
+        assert job.change is not None
+        job, effects = decide(job, drain(*names))
+        assert bool(answers(effects)) is not waits
+
+
 def test_a_joiner_that_is_lost_cancels_all_of_it_and_the_answer_names_all() -> None:
     job, _ = decide(FOUR, drain("m3", "m2"))
     job, effects = decide(job, lost("m5"))

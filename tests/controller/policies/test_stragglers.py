@@ -15,10 +15,10 @@ from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.facts import Facts
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, evidence, outcome_text
-from trainmover.controller.policies.stragglers.known import Effect, SlowMove
+from trainmover.controller.policies.stragglers.known import Effect, SlowMove, Stragglers
 from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
 from trainmover.controller.standby.warming import REST
-from trainmover.controller.state import Cordon, Outcome
+from trainmover.controller.state import Cordon, Incident, Kind, Outcome
 from trainmover.protocol import messages as m
 
 SLOW = "slow: "
@@ -226,6 +226,32 @@ def test_a_move_is_measured_by_eight_steps_after_the_four_that_find_the_memory_c
     assert told.until_found(30, law) == SETTLES + MEASURED
     (move,) = told.job.stragglers.moves
     assert move.own_after_ms == pytest.approx(100, rel=0.05)
+
+
+def test_of_a_moved_machine_the_slower_rank_is_measured() -> None:
+    job = job_of(nproc=2)
+    done = Incident(1, Kind.MOVE, "m9", "m1", (0, 1), "slow", 0, 1, outcome=Outcome.DONE)
+    move = SlowMove(0, "m9", "m1", 1, 200.0, 100.0)
+    told = Told(replace(job, incidents=(done,), stragglers=Stragglers(moves=(move,))))
+    told.steps(SETTLES + MEASURED, slow(1, by=1.05))
+    (measured,) = told.events
+    assert isinstance(measured, SlowMeasured)
+    assert measured.own_ms == pytest.approx(105, rel=0.02)
+
+
+def test_what_was_told_of_a_step_that_was_cut_short_is_forgotten() -> None:
+    """Its second try is told of by all ranks, in another epoch."""
+    told, heard = Told(job_of("watch")), set[float]()
+    told.pace = Pace(lambda machine, rank, own, usual: heard.add(own))
+    told.steps(74, even())
+    heard.clear()
+    told.step += 1
+    took = {us: m.Took(step=told.step, own_us=us, cpu_us=1) for us in (100_000, 900_000)}
+    assert told.pace.take(told.job, told.job.epoch, [(2, took[900_000])], 1) == []
+    told.job = replace(told.job, epoch=told.job.epoch + 1)
+    each = [(rank, took[100_000]) for rank in (0, 1, 3, 2)]
+    assert told.pace.take(told.job, told.job.epoch, each, 1) == []
+    assert len(heard) == 1
 
 
 def test_all_ranks_that_become_slower_are_everybody() -> None:

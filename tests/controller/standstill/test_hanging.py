@@ -446,6 +446,11 @@ def test_who_is_at_the_boundary_is_seen_to_wait() -> None:
     assert condemned(after(BOUNDARY, *others, stands("m3", 2, "script"))[1]) == ["m3"]
 
 
+def test_nobody_is_blamed_before_the_joiner_is_seen_to_wait_too() -> None:
+    at_the_gate = at_boundary("m1", 0, 2)
+    assert condemned(after(BOUNDARY, at_the_gate, stands("m3", 2, "script"))[1]) == []
+
+
 def test_where_all_are_as_slow_nobody_is_blamed_for_a_change_that_waits() -> None:
     slow = [stands(name, rank, "script", epoch=2) for name, rank in (("m1", 0), ("m3", 2))]
     assert condemned(after(BOUNDARY, *slow, Tick(at_us=60 * S))[1]) == []
