@@ -1,17 +1,10 @@
 """Worlds that a change has to pass, in which it may be found: many, short, of every kind.
 
-They come in turns, so that what is found is found soon, and each with a course. All is made of the
-seed."""
+They come in turns, so that what is found is found soon. All is made of the seed."""
 
 import random
-import sys
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "controller"))
-
-from courses import wrong_in as wrong_on_course
 
 from trainmover.simulator.faults import EVERYTHING, Faults, only
 from trainmover.simulator.story import Plan, plan_of, play
@@ -119,8 +112,8 @@ FOCUSED: tuple[tuple[str, dict[str, object]], ...] = (
 
 
 def wrong_in(seed: int) -> str:
-    """What is wrong in that world, or on its course; "" if all is well."""
-    return wrong_on_course(seed) or play(_plan(seed)).violation
+    """What is wrong in that world; "" if all is well."""
+    return play(_plan(seed)).violation
 
 
 def _plan(seed: int) -> Plan:
