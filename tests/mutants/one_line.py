@@ -79,6 +79,11 @@ def count(source: str) -> int:
     return len(_sites(ast.parse(source)))
 
 
+def kinds_and_lines(source: str) -> list[tuple[str, int]]:
+    """Return the kind of each change, and the line of its statement."""
+    return [(site.kind, _line(site.statement)) for site in _sites(ast.parse(source))]
+
+
 def change_of(module: str, source: str, number: int) -> Change:
     """What it is, for people."""
     site = _sites(ast.parse(source))[number]
