@@ -17,7 +17,12 @@ from trainmover.controller.events import (
     UncordonRequested,
 )
 from trainmover.controller.policies.health.examine import WAITS
-from trainmover.controller.policies.health.figures import LEAST_KNOWN, norms_of, too_far_off
+from trainmover.controller.policies.health.figures import (
+    LEAST_KNOWN,
+    in_words,
+    norms_of,
+    too_far_off,
+)
 from trainmover.controller.state import Phase
 from trainmover.controller.values import replace
 from trainmover.protocol import messages as m
@@ -295,6 +300,7 @@ def test_the_clock_is_read_by_the_time_of_the_controller() -> None:
     job, _ = decide(RUNNING, health("m4"))
     job, _ = decide(job, found(job, "m4", clock_us=3_500_000))
     assert job.health.of["m4"].figures["clock_ms"] == 2500.0
+    assert in_words(job.health.of["m4"].figures).endswith("its clock 2500 ms off")
 
 
 def test_more_is_never_worse_and_unknown_names_mean_nothing() -> None:
