@@ -2,7 +2,9 @@
 #
 #   make setup    a virtual environment in .venv, everything pinned by constraints.txt, with hashes
 #   make demo     train, move a machine, kill a machine, compare bit for bit; leaves demo/
-#   make test     every test but the soak campaigns
+#   make test     what decides, simulates, reads and writes: no processes, in a minute
+#   make test-jobs    the tests that start processes, break links and kill
+#   make test-all     both, and the rest: all tests but the soak campaigns
 #   make check    format, lint, types
 #   make fix      format, lint and licence lines, mended in place
 #   make native   build the native communicator, build and run its C++ tests
@@ -18,7 +20,7 @@
 #   make lock     after a change of constraints.txt: hashes of all its packages, into the lock files
 #   make audit    known vulnerabilities of what the lock files name, where a database can be asked
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
-#   make coverage    lines and branches that the tests without processes reach; build/coverage
+#   make coverage    lines and branches that `make test` reaches; build/coverage
 #   make release  what a release needs: one version everywhere, a clean tree, tests, both builds;
 #                 names the tag, and makes it with TAG=1
 #   make clean    remove what the verbs made
@@ -42,6 +44,7 @@ READY := $(VENV)/ready
 EXTENSION := $(VENV)/extension
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip -qq --disable-pip-version-check
 TORCH_FROM := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+PYTEST := $(BIN)/python -m pytest --dist worksteal --durations 10 -m 'not soak'
 LOCK := $(BIN)/uv pip compile -q --no-deps --generate-hashes --universal --python-version 3.11.5 \
 	--no-annotate --custom-compile-command "make lock"
 SOURCES := src tests bench examples native docs tools
@@ -51,7 +54,7 @@ NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/sr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fix wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs coverage release clean
+.PHONY: help setup demo test test-jobs test-all test-others check fix wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs coverage release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -75,7 +78,17 @@ demo: $(EXTENSION)
 	$(BIN)/trainmover demo --out demo
 
 test: $(EXTENSION)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 10 -m 'not soak'
+	$(PYTEST) -n logical --part fast
+
+test-jobs: $(EXTENSION)
+	$(PYTEST) -n $(WORKERS) --part jobs
+
+test-all: $(EXTENSION)
+	$(PYTEST) -n $(WORKERS)
+
+# What `make test` leaves out: CI runs one after the other.
+test-others: $(EXTENSION)
+	$(PYTEST) -n $(WORKERS) --part jobs --part rest
 
 check: $(READY)
 	$(BIN)/ruff format --check $(SOURCES)
@@ -149,11 +162,8 @@ $(VENV)/docs: $(READY) requirements-docs.lock
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-# Rooms without processes of their own: what `make test` runs.
-COVERED := $(wildcard $(addprefix tests/,cli controller health journal protocol rank simulator tls))
 coverage: $(EXTENSION)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not soak' $(COVERED) \
-		--cov --cov-report term --cov-report html:build/coverage
+	$(PYTEST) -n logical --part fast --cov --cov-report term --cov-report html:build/coverage
 
 release: $(READY)
 	$(PIP) install -c constraints.txt build

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
+import parts
 import pytest
 from hypothesis import settings
 
@@ -34,6 +35,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--comm", help="communicator of the end-to-end tests: native or gloo")
     parser.addoption("--rewrite", action="store_true", help="transcripts are written anew")
     parser.addoption("--all-turns", action="store_true", help="those of other commits too")
+    parser.addoption("--part", action="append", choices=parts.NAMES, help="see tests/parts.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Folders of other parts are not even imported."""
+    wanted = config.getoption("--part")
+    return True if wanted and parts.is_left_out(collection_path, wanted) else None
 
 
 @cache
@@ -54,6 +62,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of those marked `turns(n)` one in n runs at each commit; the others are soak. It is one of
     each n that follow on one another, so each family has its share at every commit."""
+    if wanted := config.getoption("--part"):
+        parts.choose(config, items, wanted)
     if config.getoption("--all-turns"):
         return
     marked = defaultdict[int, list[pytest.Item]](list)

@@ -32,6 +32,7 @@ def by_chance() -> Coverage:
     return coverage
 
 
+@pytest.mark.long
 @pytest.mark.turns(48)
 @pytest.mark.timeout(600)  # It takes 20 s of a core, and has one only for a part of the time.
 @pytest.mark.parametrize("part", range(PARTS))

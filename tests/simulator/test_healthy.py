@@ -123,6 +123,7 @@ def test_nobody_waits_for_a_standby_that_only_the_controller_does_not_reach() ->
 # --- what hangs, and what fails again and again ---------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_part_of_a_checkpoint_that_never_comes_ends_no_checkpoints() -> None:
     """It is given up after long, and the next is written."""
     world = trains(3, machines=3, standbys=1, checkpoints=5, snapshots=5, step_us=SECOND)
@@ -185,6 +186,7 @@ def without(checker: str) -> Callable[[], list[Any]]:
     return lambda: [one for one in all_checkers() if type(one).__name__ != checker]
 
 
+@pytest.mark.long
 @pytest.mark.turns(2)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BUGS)

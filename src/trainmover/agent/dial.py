@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CONNECT_S_MAX = 5.0
 DIALS_MAX = 5
+FIRST_S_MAX = 30.0
 PURPOSE = "controller"
 
 
@@ -53,6 +54,23 @@ async def dial(
             means="This machine is not part of the job.",
             do="Check --controller, and that the job runs.",
         ) from error
+
+
+async def dial_first(
+    address: str, token: bytes, tls: "Tls | None" = None, *, me: str, within_s: float = FIRST_S_MAX
+) -> Dialled:
+    """Dial the controller as an agent that begins: one that is busy may answer later.
+
+    Raises PeerLost at once where nobody listens, and if no answer comes in `within_s`.
+    """
+    until_s = asyncio.get_running_loop().time() + within_s
+    while True:
+        try:
+            return await dial(address, token, tls, me=me)
+        except PeerLost as lost:
+            late = asyncio.get_running_loop().time() >= until_s
+            if late or not isinstance(lost.__cause__, TimeoutError):
+                raise
 
 
 def streams(transport: asyncio.Transport) -> Ends:

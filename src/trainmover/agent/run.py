@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover import ownership
 from trainmover.agent.config import AgentConfig
-from trainmover.agent.dial import Dialled, dial
+from trainmover.agent.dial import Dialled, dial_first
 from trainmover.agent.engine import Engine
 from trainmover.agent.examiner import Examiner
 from trainmover.agent.flags import NOTICE_S_MAX
@@ -87,7 +87,7 @@ async def run_agent(config: AgentConfig) -> None:
     token = read_token(config.token_file)
     adopt_orphans()
     tls = None if config.tls is None else config.tls.read()
-    dialled = await dial(config.controller, token, tls, me=config.machine)
+    dialled = await dial_first(config.controller, token, tls, me=config.machine)
     vault = Vault(VAULT_BYTES_MAX)
     address = dialled.transport.get_extra_info("sockname")[0]  # By which others can reach it, too.
     vault_server = await serve(vault, token, bind=address, tls=tls)
