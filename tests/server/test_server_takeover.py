@@ -353,7 +353,7 @@ def test_who_was_given_up_while_its_controller_lives_comes_back_as_a_standby(liv
         assert lost._listener is not None
         lost._listener.close()  # As if its agent had ended.
         lost.up._link.abort()
-        lost.up._attempts = 5
+        lost.up._letters._attempts = 5  # It dials late: it is given up first.
         await lives.until(lambda job: is_done(job, 1))
         await lost.listen(int(lost.vault.rpartition(":")[2]))
         await lives.until(lambda job: "m2" in job.machines and job.machines["m2"].standby)
