@@ -48,7 +48,7 @@ def part_of(path: Path) -> str:
     """Return the part that tests of this file or folder belong to, if they are not `long`."""
     place = path.relative_to(TESTS)
     folders = [place, *place.parents]
-    if FAST.intersection(map(str, folders)) or place.parent == Path() and place.suffix == ".py":
+    if FAST.intersection(map(str, folders)) or (place.parent == Path() and place.suffix == ".py"):
         return "fast"
     return "jobs" if JOBS.intersection(map(str, folders)) else "rest"
 

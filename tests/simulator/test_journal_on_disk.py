@@ -68,6 +68,11 @@ def play(seed: int, folder: Path) -> Campaign:
     return campaign
 
 
+def test_what_is_lost_is_told_though_the_next_writer_dies_on_a_full_disk(folder: Path) -> None:
+    """A third controller learns it from memory: the second could write a note, and no event."""
+    play(4043, folder)
+
+
 def test_nothing_that_was_promised_is_lost_whatever_the_disk_does(folder: Path) -> None:
     for seed in range(2 * SEEDS_A_WORLD):
         play(seed, folder)

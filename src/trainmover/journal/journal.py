@@ -56,7 +56,7 @@ from trainmover.journal.file import (
     writable,
 )
 from trainmover.journal.lock import WriterLock
-from trainmover.journal.memory import Line, Memory, Record, Steps
+from trainmover.journal.memory import Cut, Line, Memory, Record, Steps
 from trainmover.journal.rows import Blocks, CommittedRow
 from trainmover.protocol.messages import Columns, Committed, JobSpec, Row, columns_of
 
@@ -175,14 +175,13 @@ class Journal:
     def _leave_word(self, *, started_again: bool) -> None:
         """Keep in the file what a successor of ours would not find out by itself.
 
-        On a full disk the next one finds it out as we did.
+        What a crash has cut off is a record like others: on a full disk it waits in memory.
         """
+        if self.cut:
+            self._write(Cut(self._seq, self.cut))
         with self._unless_full():
-            with _transaction(self._db):
-                if started_again:
-                    note_boot(self._db)
-                if self.cut:
-                    note_cut(self._db, self._seq, self.cut)
+            if started_again:
+                note_boot(self._db)
             if not self.unwritten:
                 self._tell_successor(0)
 
@@ -205,7 +204,17 @@ class Journal:
         self._tell_successor(self._seq + 1)
         self._seq = lines[-1].seq if lines else self._seq
         self._why = "the controller before this one could not write it"
+        untold = self._untold_in_memory()
         self.write_again()
+        return untold
+
+    def _untold_in_memory(self) -> str:
+        """Return what is cut off, if the one before us could write neither that nor an event."""
+        for record in reversed(self._unwritten()):
+            if isinstance(record, Cut):
+                return record.text
+            if isinstance(record, Line) and record.kind != NOTE:
+                return ""
         return ""
 
     @classmethod
@@ -462,6 +471,9 @@ class Journal:
     def _put(self, record: Record) -> None:
         if isinstance(record, Steps):
             rows.write(self._db, record.batches, record.safe)
+            return
+        if isinstance(record, Cut):
+            note_cut(self._db, record.seq, record.text)
             return
         seq, at_us, kind, text = record.seq, record.at_us, record.kind, record.text
         self._db.execute(

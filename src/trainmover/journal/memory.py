@@ -36,7 +36,14 @@ class Steps(msgspec.Struct, frozen=True, tag=True, array_like=True):
     safe: dict[str, int]
 
 
-Record = Line | Steps
+class Cut(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What a crash has cut off behind record `seq`, until an event says so; see `file.note_cut`."""
+
+    seq: int
+    text: str
+
+
+Record = Line | Steps | Cut
 _encoder = msgspec.msgpack.Encoder()
 _decoder: "msgspec.msgpack.Decoder[Record]" = msgspec.msgpack.Decoder(Record)
 
