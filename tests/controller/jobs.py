@@ -317,6 +317,18 @@ RECOVERY_SWITCHES, _ = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2, at_us=40
 RECOVERED, _ = after(RECOVERY_SWITCHES, *MOVE_ALL_SWITCHED)
 
 
+def mends_a_link(job: Job) -> Job:
+    """All three are to switch to the next epoch, with the same members."""
+    names = ("m1", "m2", "m3")
+    return after(
+        job,
+        interrupted("m1", 0, 1),
+        *(position(name, rank, 2) for rank, name in enumerate(names)),
+        *(vault(name, 2) for name in job.machines),
+        *(at_boundary(name, rank, 2) for rank, name in enumerate(names)),
+    )[0]
+
+
 def moved(job: Job) -> Job:
     """The move under way comes to its end."""
     change = job.change

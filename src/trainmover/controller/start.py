@@ -302,7 +302,7 @@ def _anew(job: Job, joiners: dict[Slot, MachineId]) -> Job:
         attached=Ranks(),
         recorded=Facts(),
         keepers={},
-        keepers_before=frozenset(),
+        keepers_before={},
         changed=frozenset(),
         finished=Facts(),
         exited=Ranks(),

@@ -400,8 +400,8 @@ class Job:
     committed    floor of what is committed everywhere: raised by verdicts and boundaries
     lost_early   machines lost before the job began: so many standbys may take part from the start
     keepers      slot -> machines whose vaults its ranks were told to keep things in
-    keepers_before  those of the switchovers since one was through: some ranks may not have heard of
-                 the newer ones
+    keepers_before  slot -> those of the switchovers since one was through: some ranks may not have
+                 heard of the newer ones
     torch        version that its ranks have run since it began, also where none is left
     changed      what later steps were found to be, other than those recorded: trace, compiled
     exited       ranks that were through with the script and whose process is gone
@@ -450,7 +450,7 @@ class Job:
     attached: Ranks = field(default_factory=Ranks)
     recorded: Facts[Rank, Recorded] = field(default_factory=Facts)
     keepers: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
-    keepers_before: frozenset[MachineId] = frozenset()
+    keepers_before: dict[Slot, tuple[MachineId, ...]] = field(default_factory=dict)
     torch: str = ""
     changed: frozenset[tuple[str, str]] = frozenset()
     comparison: Comparison = field(default_factory=Comparison)

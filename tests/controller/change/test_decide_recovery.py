@@ -29,6 +29,7 @@ from jobs import (
     kinds,
     loaded,
     lost,
+    mends_a_link,
     orders,
     parked,
     position,
@@ -382,8 +383,7 @@ def test_a_machine_that_joins_during_the_drain_is_asked_like_all_others() -> Non
 
 def test_a_machine_that_does_not_reach_the_store_goes_where_others_can_take_its_ranks() -> None:
     """Only the controller's host has a store, and a neighbour carries what the machine says."""
-    switches, _ = after(running(standbys=2), lost("m2"), *DRAINED, *AT_BOUNDARY)
-    switches, _ = after(switches, parked(joiners(switches)[1], 1, 2))
+    switches = mends_a_link(running(standbys=2))
     assert stage(switches) is Stage.SWITCH
     storeless = m.Interrupted(rank=0, epoch=2, reason="timed out", storeless=True)
     job, effects = after(switches, said("m1", storeless))

@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 import msgspec
-from jobs import after, joined, lost, running
+from jobs import (
+    RECOVERY_SWITCHES,
+    after,
+    joined,
+    loaded,
+    lost,
+    mends_a_link,
+    running,
+    switched,
+    up,
+)
 
 from trainmover.controller import Job
 from trainmover.controller.change.options import STANDBY, WAIT
@@ -58,3 +68,13 @@ def test_a_machine_whose_worker_is_told_to_end_counts_as_its_ranks_lost() -> Non
 def test_a_keeper_that_was_lost_and_has_joined_again_keeps_nothing() -> None:
     job, _ = after(running(standbys=2), lost("m3"), joined("m3", standby=True))
     assert not can_be_given_up(job, "m2")
+
+
+def test_a_rank_that_has_not_switched_has_its_record_with_its_keeper_of_before() -> None:
+    """m1's keeper was m2, which is lost; it has not heard yet that m4 is its keeper now."""
+    assert can_be_given_up(mends_a_link(running(standbys=2)), "m1")
+    assert not can_be_given_up(RECOVERY_SWITCHES, "m1")
+    job, _ = after(RECOVERY_SWITCHES, loaded("m4", 1, 2), joined("m5", standby=True), up("m5"))
+    assert not can_be_given_up(job, "m1")
+    switched_all = [switched(name, rank, 2) for rank, name in ((0, "m1"), (1, "m4"))]
+    assert can_be_given_up(after(job, *switched_all)[0], "m1")

@@ -70,8 +70,10 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
     both: dict[Slot, tuple[MachineId, ...]] = {
         slot: (name, further[slot]) if slot in further else (name,) for slot, name in keeper.items()
     }
-    before = {name for names in job.keepers.values() for name in names}
-    return replace(job, keepers=both, keepers_before=job.keepers_before | before)
+    older = job.keepers_before
+    before = {slot: (*older.get(slot, ()), *names) for slot, names in job.keepers.items()}
+    before = {**older, **before}
+    return replace(job, keepers=both, keepers_before=before)
 
 
 def without_keeper(job: Job, machine: MachineId) -> Job:
@@ -90,7 +92,7 @@ def without_keeper(job: Job, machine: MachineId) -> Job:
 def holding(job: Job) -> frozenset[MachineId]:
     """Return the machines that may hold records of the epoch in force: those with ranks, and those
     whose vaults ranks were told to use. Some may be gone."""
-    return job.keepers_before.union(job.seats, *job.keepers.values())
+    return frozenset(job.seats).union(*job.keepers_before.values(), *job.keepers.values())
 
 
 def _by_turns(job: Job, machines: list[MachineId]) -> list[MachineId]:

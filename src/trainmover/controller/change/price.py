@@ -25,7 +25,7 @@ from trainmover.controller.change.seats import joining, survivors
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.events import Lost
 from trainmover.controller.keep.cuts import cut_at_hand, lost_of
-from trainmover.controller.state import Change, Job, Phase
+from trainmover.controller.state import Change, Job, Phase, Stage
 from trainmover.ids import MachineId, Slot, Step
 
 STANDBY_MS = 500.0
@@ -108,14 +108,19 @@ def _not_held(job: Job, after: Job, change: Change) -> str:
     for rank in [*joining(after, change), *missing]:
         if not replicas(after, rank, stay):
             return f"no other machine holds the state of rank {rank}"
-        if not _is_kept(after, Slot(rank // job.spec.nproc)):
+        if not _is_kept(job, after, Slot(rank // job.spec.nproc)):
             return f"the record of rank {rank} would be lost as well"
     return ""
 
 
-def _is_kept(after: Job, slot: Slot) -> bool:
-    """Whether the machine that keeps the records of the slot's ranks is still there."""
-    return slot in after.keepers and after.keepers[slot][0] in after.machines
+def _is_kept(job: Job, after: Job, slot: Slot) -> bool:
+    """Whether the machine that keeps the records of the slot's ranks is still there. Ranks that
+    have not switched yet may have theirs with a keeper that they had before."""
+    change, told = job.change, after.keepers.get(slot, ())[:1]
+    if change is not None and change.stage is Stage.SWITCH:
+        heard = set(job.spec.ranks(slot)) <= change.switched
+        told = told if heard else job.keepers_before.get(slot, ())
+    return bool(told) and all(name in after.machines for name in told)
 
 
 def _back(after: Job, why: str, newest: Step, step_ms: float) -> Price:

@@ -197,7 +197,7 @@ def go_when_switched(job: Job, at_us: int) -> Decision:
         change=None,
         snapped=Facts(),
         exited=exited,
-        keepers_before=frozenset(),  # Each rank has put its record with its new keeper.
+        keepers_before={},  # Each rank has put its record with its new keeper.
     )
     for certificate in incident(job, change.incident).certificates:
         job = taken_over(job, certificate)
