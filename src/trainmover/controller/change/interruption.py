@@ -170,10 +170,9 @@ def _release(job: Job, kept: dict[Slot, MachineId]) -> Decision:
     """
     effects: list[Effect] = []
     for slot, machine in (job.change.joiners if job.change else {}).items():
-        if slot in kept or machine not in job.machines:
-            continue
-        job, left = release(job, machine)
-        effects += left
+        if slot not in kept:
+            job, left = release(job, machine)
+            effects += left
     return job, tuple(effects)
 
 

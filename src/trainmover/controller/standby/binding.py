@@ -60,11 +60,7 @@ def _to_be_bound(job: Job, change: Change, only: MachineId | None) -> list[tuple
     if one is not None and one.state not in states:
         return []
     joiners = (*change.joiners.items(), *change.hedges.items())
-    return sorted(
-        (slot, name)
-        for slot, name in joiners
-        if only in (None, name) and job.machines[name].state in states
-    )
+    return sorted((slot, name) for slot, name in joiners if job.machines[name].state in states)
 
 
 def _needs_fresh_processes(machine: Machine, slot: Slot) -> bool:

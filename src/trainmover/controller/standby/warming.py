@@ -37,11 +37,9 @@ _BUSY = (MachineState.STARTING, MachineState.WARMING, MachineState.HOLDING)
 
 def tend_standbys(job: Job) -> Decision:
     """While no change is under way: start crashed workers again, warm up, hold."""
-    if not _are_to_do(job):
-        return job, ()  # The usual case, met at every event.
     may_warm = job.all_recorded and not job.finished and job.spec.readiness != "idle"
     effects: list[Effect] = []
-    for machine in filter(_is_to_do, at_hand(job)):
+    for machine in _to_do(job):
         if machine.state is MachineState.DOWN:
             job, orders = _start_again(job, machine)
         elif may_warm:
@@ -52,9 +50,10 @@ def tend_standbys(job: Job) -> Decision:
     return job, tuple(effects)
 
 
-@kept_for("machines")
-def _are_to_do(job: Job) -> bool:
-    return any(map(_is_to_do, job.machines.values()))
+@kept_for("machines", "seats", "cordoned")
+def _to_do(job: Job) -> tuple[Machine, ...]:
+    """List the standbys that are not as ready as can be: none, at nearly every event."""
+    return tuple(filter(_is_to_do, at_hand(job)))
 
 
 def _is_to_do(machine: Machine) -> bool:

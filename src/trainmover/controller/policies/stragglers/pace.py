@@ -227,7 +227,7 @@ class Pace:
         if not seen.samples or not seen.samples[-1].slow:
             return []
         flags = [sample.slow for sample in reversed(seen.samples)]
-        least = LASTS_US // max(seen.samples[-1].own, 1)
+        least = LASTS_US // seen.samples[-1].own
         steps = slow_for(flags, role.slow, role.seen, least)
         return [self._found(job, rank, step, steps, at_us)] if steps else []
 

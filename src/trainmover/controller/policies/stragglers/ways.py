@@ -165,8 +165,8 @@ class Ways:
         machine, peer = sorted(pair, key=lambda end: (-ends[end], pair.index(end)))
         way, steps = self._ways[pair], found[pair]
         usual = statistics.median(islice(reversed(self._usual), steps))
-        base = way.base or 0.0
-        return SlowWay(machine, peer, steps, usual + way.last(steps), usual + base)
+        assert way.base is not None, "a step is slow only beside one"
+        return SlowWay(machine, peer, steps, usual + way.last(steps), usual + way.base)
 
     def _is_due(self, pair: Pair, step: Step) -> bool:
         told = self._ways[pair].told
