@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from jobs import after, at_boundary, held, loaded, orders, parked, prepared, switched
+from jobs import after, at_boundary, held, loaded, move, orders, parked, prepared, switched
 from paces import Law, Told, even, job_of, slow
 
 from trainmover.controller import Job, decide
@@ -15,6 +15,7 @@ from trainmover.controller.change.options import LEAVE, STANDBY, way_of
 from trainmover.controller.events import SlowFound, SlowMeasured, SlowSuspected
 from trainmover.controller.facts import Facts
 from trainmover.controller.policies.stragglers.answer import PAUSE_MS, evidence, outcome_text
+from trainmover.controller.policies.stragglers.excess import may_be_slow
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove, Stragglers
 from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pace, Sample, medians
 from trainmover.controller.standby.warming import REST
@@ -207,6 +208,35 @@ def test_one_that_is_slow_again_is_told_again() -> None:
     assert told.until_found(30, slow(2)) <= 10
 
 
+def test_a_slow_rank_is_known_to_be_slow_until_ten_steps_later() -> None:
+    """Slow again in the tenth step, it is compared anew from the eleventh on."""
+    told = Told(job_of("watch"), sigma=0).steps(74, even())
+    assert told.until_found(30, slow(2, 2.0)) == 5
+    told.steps(9, even())
+    assert told.until_found(30, slow(2, 2.0)) == 1 + 5
+
+
+def now_and_then(*slow_ranks: int) -> Law:
+    """Rank 0 is slow in every 13th step, so that chance alone makes a row of slow steps likelier:
+    a rank is found after seven. It takes six if there seem to be a third more healthy steps."""
+    return lambda rank, step: (
+        200.0 if rank in slow_ranks else 150.0 if rank == 0 and step % 13 == 0 else 100.0
+    )
+
+
+def test_steps_of_a_rank_that_is_known_to_be_slow_are_no_measure_of_the_others() -> None:
+    told = Told(job_of("watch"), sigma=0).steps(300, now_and_then())
+    told.until_found(30, now_and_then(2))
+    assert told.until_found(30, now_and_then(1, 2)) == 7
+
+
+def test_steps_of_a_rank_on_the_machine_that_it_has_left_are_no_measure_of_the_others() -> None:
+    told = Told(job_of("watch"), sigma=0).steps(300, now_and_then())
+    told.job, _ = decide(told.job, move("m3"))
+    moved(told)
+    assert told.until_found(30, now_and_then(1)) == 7
+
+
 def test_steps_of_another_epoch_are_compared_with_nobody() -> None:
     told = Told(job_of("watch")).steps(74, even())
     epoch = told.job.epoch
@@ -263,6 +293,15 @@ def test_all_ranks_that_become_slower_are_everybody() -> None:
     assert (found.machine, found.ranks) == (None, [0, 1, 2, 3])
     assert found.own_ms == pytest.approx(130, rel=0.05)
     assert found.usual_ms == pytest.approx(100, rel=0.05)
+
+
+def test_everybody_is_slow_if_most_steps_of_half_a_second_are() -> None:
+    """Most of ten steps of 50 ms; at the pace that was usual it would be twenty of 25 ms."""
+    told = Told(job_of("watch"), sigma=0).steps(200, even(25))
+    assert told.until_found(40, even(50)) == 7
+    (found,) = told.events
+    assert isinstance(found, SlowFound)
+    assert found.steps == 10
 
 
 def test_all_that_is_compared_is_told_on() -> None:
@@ -371,6 +410,13 @@ def test_a_machine_that_may_be_slow_has_its_run_held_before_it_is_moved() -> Non
     told.steps(10, slow(2))
     assert told.job.change is not None
     assert told.job.change.joiners == {2: "m5"}
+
+
+def test_a_row_of_slow_steps_is_suspected_once_it_is_less_likely_than_the_limit() -> None:
+    """One of 100 other steps is slow: two in a row are exactly as likely as the limit."""
+    rows = [[True] * slow + [False] * 30 for slow in (1, 2, 3, 4)]
+    suspected = [may_be_slow(row, sum(row), 100 + sum(row)) for row in rows]
+    assert suspected == [False, False, True, False]
 
 
 def test_a_suspicion_that_passes_leaves_the_standby_as_ready_as_before() -> None:

@@ -222,6 +222,13 @@ def test_a_joiner_that_fails_its_kind_while_it_warms_up_is_replaced() -> None:
     assert job.change.joiners == {0: "m5" if chosen == "m4" else "m4"}
 
 
+def test_a_joiner_that_fails_another_kind_than_its_own_stays_the_joiner() -> None:
+    """m4 is to be rank 2, and is still in the warm-up as rank 0, which runs another program."""
+    job, effects = after(STAGED, lost("m3"), failed("m4", 0))
+    assert orders(effects, m.Bind)["m4"].slot == 2
+    assert (job.epoch_last, len(job.incidents)) == (2, 1)
+
+
 def test_a_held_run_that_ends_badly_fails_its_kind() -> None:
     job, effects = decide(STAGED_HELD, failed("m4", 0))
     assert m4(job).held is None
