@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from jobs import (
     RECOVERY_SWITCHES,
     after,
@@ -10,17 +11,21 @@ from jobs import (
     loaded,
     lost,
     mends_a_link,
+    recorded,
     running,
+    said,
     switched,
     up,
 )
 
 from trainmover.controller import Job
-from trainmover.controller.change.options import STANDBY, WAIT
-from trainmover.controller.change.price import Price, can_be_given_up, price_of
+from trainmover.controller.change.options import BACK, STANDBY, WAIT
+from trainmover.controller.change.price import STANDBY_MS, Price, can_be_given_up, price_of
 from trainmover.controller.events import Lost
+from trainmover.controller.facts import Facts
 from trainmover.controller.standstill.stuck import Condemned
-from trainmover.ids import Step
+from trainmover.ids import Rank, Step
+from trainmover.protocol import messages as m
 
 
 def price(job: Job, *machines: str) -> Price:
@@ -55,6 +60,25 @@ def test_the_end_of_the_job_has_no_way() -> None:
     job = running(standbys=2)
     both = price(job, "m2", "m3")
     assert (both.way, both.ms) == ("", float("inf"))
+
+
+@pytest.mark.parametrize(("newest", "again"), [(8, 3), (6, 1), (5, 0), (4, 0)])
+def test_steps_since_the_snapshot_would_be_made_again(newest: int, again: int) -> None:
+    """Each rank's state is its own; step 5 was kept, maybe before all have said that it is done."""
+    job = running(standbys=1)
+    facts = (recorded(name, rank, digest=f"d{rank}") for rank, name in enumerate(job.seats))
+    job, _ = after(replace(job, recorded=Facts()), *facts)
+    for rank, name in enumerate(job.seats):
+        vault = f"vault-m{(rank + 1) % 3 + 1}"
+        kept = m.Snapped(
+            rank=Rank(rank), epoch=job.epoch, step=Step(5), vault=vault, bytes=9, cost_us=3,
+            step_us=9,
+        )  # fmt: skip
+        job, _ = after(job, said(name, kept))
+    gone = [Lost(machine=job.seats[1], why="", heard_us=0)]
+    price = price_of(job, gone, newest=Step(newest), step_ms=100.0)
+    assert (price.way, price.ms) == (BACK, STANDBY_MS + again * 100.0)
+    assert f"; {again} steps would be made again" in price.why
 
 
 def test_a_machine_whose_worker_is_told_to_end_counts_as_its_ranks_lost() -> None:

@@ -23,7 +23,8 @@ from trainmover.controller import Job, decide
 from trainmover.controller.change.move import who_moves
 from trainmover.controller.effects import Decision
 from trainmover.controller.events import DrainRequested
-from trainmover.controller.state import Outcome
+from trainmover.controller.policies.maintenance.lateness import usual_ms
+from trainmover.controller.state import Kind, Outcome
 
 FOUR = running(machines=4, standbys=2)
 
@@ -161,6 +162,15 @@ def test_a_joiner_that_is_lost_cancels_all_of_it_and_the_answer_names_all() -> N
     job, effects = decide(job, lost("m5"))
     assert job.change is None
     assert "m3, m2 were not moved" in answers(effects)[0].text
+
+
+def test_how_long_moves_take_is_measured_by_moves_that_were_done() -> None:
+    job = done(decide(FOUR, drain("m3"))[0])
+    (quick,) = job.incidents
+    slow = {**quick.marks, "first_step": 3_000_000}
+    cancelled = replace(quick, outcome=Outcome.CANCELLED, marks=slow)
+    recovery = replace(quick, kind=Kind.RECOVERY, marks=slow)
+    assert usual_ms(replace(job, incidents=(quick, cancelled, recovery))) == usual_ms(job)
 
 
 def test_a_deadline_that_moves_of_this_job_would_miss_is_said_at_once() -> None:

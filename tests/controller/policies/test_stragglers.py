@@ -109,6 +109,22 @@ def test_a_move_that_has_helped_is_told_with_what_it_has_cost() -> None:
     assert told.steps(200, even()).job.change is None
 
 
+@pytest.mark.parametrize("longer_ms", [20.0, 30.0])
+def test_a_move_by_which_no_step_is_shorter_is_not_said_to_be_repaid(longer_ms: float) -> None:
+    """It was 20 of 100 ms; all steps take 1000 ms now, and a smaller part of them is too much."""
+    told = moved(Told(job_of()).steps(30, even()).steps(10, slow(2)))
+    (move,) = told.job.stragglers.moves
+    job = replace(
+        told.job, stragglers=Stragglers(moves=(replace(move, own_ms=120.0, usual_ms=100.0),))
+    )
+    measured = SlowMeasured(
+        at_us=9, epoch=job.epoch, incident=move.incident, own_ms=1000 + longer_ms, usual_ms=1000,
+        steps=8,
+    )  # fmt: skip
+    (move,) = decide(job, measured)[0].stragglers.moves
+    assert (move.effect, move.repaid_steps) == (Effect.HELPED, None)
+
+
 def test_what_is_as_slow_elsewhere_is_never_moved_again_and_its_machine_is_free() -> None:
     told = moved(Told(job_of(standbys=3)).steps(30, even()).steps(10, slow(2)))
     told.steps(2000, slow(2))
