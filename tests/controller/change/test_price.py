@@ -19,7 +19,7 @@ from jobs import (
 )
 
 from trainmover.controller import Job
-from trainmover.controller.change.options import BACK, STANDBY, WAIT
+from trainmover.controller.change.options import AGAIN, BACK, STANDBY, WAIT
 from trainmover.controller.change.price import STANDBY_MS, Price, can_be_given_up, price_of
 from trainmover.controller.events import Lost
 from trainmover.controller.facts import Facts
@@ -62,12 +62,33 @@ def test_the_end_of_the_job_has_no_way() -> None:
     assert (both.way, both.ms) == ("", float("inf"))
 
 
+def without_replicas(job: Job) -> Job:
+    """Give each rank state that no other rank has."""
+    facts = (recorded(name, rank, digest=f"d{rank}") for rank, name in enumerate(job.seats))
+    return after(replace(job, recorded=Facts()), *facts)[0]
+
+
+@pytest.mark.parametrize(("restarts", "way"), [(0, AGAIN), (2, AGAIN), (3, ""), (4, "")])
+def test_without_a_snapshot_all_start_again_from_the_checkpoint_so_often(
+    restarts: int, way: str
+) -> None:
+    job = without_replicas(running(standbys=1, restarts_max=3))
+    job = replace(job, restarts=restarts, start_ms=7000.0)
+    assert price(job, "m2").way == "", "there is none"
+    its = m.Checkpoint(
+        folder="/kept", run_id="r", step=Step(15), epoch=job.epoch, argv=["train.py"],
+        module=False, script="d", machines=3, nproc=1, torch="2", trainmover="1", python="3",
+        states={}, records={}, compiled={}, recorded=[],
+    )  # fmt: skip
+    its_price = price(replace(job, checkpoint=its), "m2")
+    assert its_price.way == way
+    assert its_price.ms == (7000.0 + 5 * 100.0 if way else float("inf"))
+
+
 @pytest.mark.parametrize(("newest", "again"), [(8, 3), (6, 1), (5, 0), (4, 0)])
 def test_steps_since_the_snapshot_would_be_made_again(newest: int, again: int) -> None:
-    """Each rank's state is its own; step 5 was kept, maybe before all have said that it is done."""
-    job = running(standbys=1)
-    facts = (recorded(name, rank, digest=f"d{rank}") for rank, name in enumerate(job.seats))
-    job, _ = after(replace(job, recorded=Facts()), *facts)
+    """The snapshot of step 5 may be complete before the controller hears that step 5 is."""
+    job = without_replicas(running(standbys=1))
     for rank, name in enumerate(job.seats):
         vault = f"vault-m{(rank + 1) % 3 + 1}"
         kept = m.Snapped(

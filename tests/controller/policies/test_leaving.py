@@ -10,7 +10,8 @@ from test_drain import done, drain, ended
 from trainmover.controller import Job, decide
 from trainmover.controller.events import AgentSaid, CordonRequested, RollRequested, SlowFound
 from trainmover.controller.policies.plans.known import Standing
-from trainmover.controller.state import Phase
+from trainmover.controller.state import Cordon, Phase
+from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
 from trainmover.server.view.sentences import sentence
 
@@ -37,6 +38,16 @@ def test_two_that_are_told_of_together_go_one_after_the_other() -> None:
     assert job.change is not None
     assert job.change.leavers == {2: "m3"}
     assert sorted(done(job).seats) == ["m1", "m4", "m5", "m6"]
+
+
+def test_of_two_that_go_together_the_one_that_is_taken_away_is_named_first() -> None:
+    ill = Cordon(0, "about to fail: its memory", failing=True)
+    job, _ = decide(replace(FOUR, cordoned={MachineId("m2"): ill}), notice("m3"))
+    assert job.change is not None
+    assert job.change.leavers == {1: "m2", 2: "m3"}
+    assert job.incidents[-1].cause == (
+        "m3 will be taken away, in 30 s; m2 is about to fail: its memory"
+    )
 
 
 def test_two_that_had_to_wait_go_together_where_there_are_standbys_for_both() -> None:

@@ -162,6 +162,17 @@ def test_one_that_is_to_be_held_stays_cordoned_until_it_is_uncordoned() -> None:
     assert job.roll.over == ("m5", "m6", "m1")
 
 
+def test_one_that_is_held_may_fail_meanwhile() -> None:
+    """People work at the machine: whether it can be a standby counts once it is uncordoned."""
+    job, _ = decide(played(begun(FOUR, HELD)), failed("m5", 0, "its disk is full"))
+    assert job.machines["m5"].state is MachineState.COLD
+    assert job.roll is not None
+    assert (job.roll.standing, job.roll.away) == (Standing.GOING, ("m5",))
+    job, _ = decide(job, uncordon("m5"))
+    assert job.roll is not None
+    assert job.roll.why == "m5 is no standby any more: its disk is full"
+
+
 def test_one_that_is_held_may_be_gone_and_return() -> None:
     job = begun(running(machines=2, standbys=2), HELD)
     job = played(decide(job, lost("m3"))[0])

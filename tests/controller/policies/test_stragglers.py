@@ -225,7 +225,7 @@ def test_one_that_is_slow_again_is_told_again() -> None:
 
 
 def test_a_slow_rank_is_known_to_be_slow_until_ten_steps_later() -> None:
-    """Slow again in the tenth step, it is compared anew from the eleventh on."""
+    """The tenth step is slow again and does not count; the five after it do."""
     told = Told(job_of("watch"), sigma=0).steps(74, even())
     assert told.until_found(30, slow(2, 2.0)) == 5
     told.steps(9, even())
@@ -233,8 +233,10 @@ def test_a_slow_rank_is_known_to_be_slow_until_ten_steps_later() -> None:
 
 
 def now_and_then(*slow_ranks: int) -> Law:
-    """Rank 0 is slow in every 13th step, so that chance alone makes a row of slow steps likelier:
-    a rank is found after seven. It takes six if there seem to be a third more healthy steps."""
+    """Make rank 0 slow in every 13th step, so that a row of slow steps is likelier by chance.
+
+    It takes seven to find a rank. It would take six if a third more healthy steps were counted.
+    """
     return lambda rank, step: (
         200.0 if rank in slow_ranks else 150.0 if rank == 0 and step % 13 == 0 else 100.0
     )

@@ -29,10 +29,19 @@ from jobs import (
 )
 
 from trainmover.controller import Job, decide
-from trainmover.controller.events import Tick
+from trainmover.controller.change.seats import with_machine
+from trainmover.controller.events import ContactChanged, Tick
+from trainmover.controller.standby.attest import known_ms
 from trainmover.controller.standby.joiners import choose_joiners
-from trainmover.controller.standby.warming import ATTEST_AGAIN_US, TRY_AGAIN_US, TRY_AGAIN_US_MAX
+from trainmover.controller.standby.warming import (
+    ATTEST_AGAIN_US,
+    REST,
+    TRY_AGAIN_US,
+    TRY_AGAIN_US_MAX,
+    hold_for,
+)
 from trainmover.controller.state import MachineState
+from trainmover.ids import Slot
 from trainmover.protocol import messages as m
 
 
@@ -295,6 +304,47 @@ def test_a_failure_in_the_fresh_process_too_was_the_kinds_and_not_the_process() 
     job, _ = after(job, failed("m4", 1, "no"), up("m4"))
     assert (m4(job).once, m4(job).why_unfit(1)) == ("", "no")
     assert m4(job).state is MachineState.WARMING
+
+
+# --- a second standby for the same ranks ----------------------------------------------------------
+
+
+def test_a_second_standby_that_fails_is_let_go_and_the_first_stays_the_joiner() -> None:
+    job, _ = decide(running(standbys=2), lost("m2"))
+    assert job.change is not None
+    ((slot, first),) = job.change.joiners.items()
+    job, _ = after(job, ContactChanged(at_us=1_000_000, away=[first]), Tick(at_us=1_200_000))
+    assert job.change is not None
+    ((at, second),) = job.change.hedges.items()
+    assert (at, job.machines[second].state) == (slot, MachineState.BOUND)
+    job, _ = decide(job, failed(second, slot, "it raised"))
+    assert job.change is not None
+    assert (job.change.joiners, job.change.hedges) == ({slot: first}, {})
+    assert job.machines[second].why_unfit(0) == "it raised"
+    assert job.epoch_last == 2
+
+
+# --- a run that will soon be needed ---------------------------------------------------------------
+
+
+def test_a_standby_that_holds_another_run_makes_the_one_that_will_be_needed() -> None:
+    job, effects = hold_for(RUNNING, Slot(2), since_us=None)
+    assert orders(effects, m.Hold)["m4"].slot == 2
+    assert hold_for(job, Slot(2), since_us=None) == (job, ()), "it is being made"
+    rest_us = REST * 1000 * known_ms(m4(RUNNING))
+    assert hold_for(RUNNING, Slot(2), since_us=rest_us) == (job, effects)
+    assert hold_for(RUNNING, Slot(2), since_us=rest_us - 1) == (RUNNING, ())
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [{"state": MachineState.HOLDING, "work": 1}, {"held": None}, {"once": "port in use"}],
+)
+def test_a_standby_is_not_disturbed_that_is_at_work_or_cannot_hold_a_second_run(
+    otherwise: dict[str, Any],
+) -> None:
+    job = with_machine(RUNNING, m4(RUNNING).id, **otherwise)
+    assert hold_for(job, Slot(2), since_us=None) == (job, ())
 
 
 # --- versions -------------------------------------------------------------------------------------
