@@ -1,5 +1,7 @@
 """A machine that is lost again and again stays out for longer and longer."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.jobs import RUNNING, after, joined, lost
@@ -24,6 +26,11 @@ def test_the_first_loss_costs_nothing_and_the_next_ones_twice_as_much_each() -> 
 
 def test_an_hour_is_the_longest() -> None:
     assert max(lost_at(*range(10, 310, 10)).values()) == 3600.0
+
+
+def test_any_number_of_losses_is_an_hour_at_most() -> None:
+    job = replace(RUNNING, losses={("m4", "h"): (S,) * 3000})
+    assert quarantine_s(job, "m4", "h", S) == 3600.0
 
 
 def test_after_an_hour_without_a_loss_all_is_forgotten() -> None:

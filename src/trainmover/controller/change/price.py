@@ -75,14 +75,18 @@ def price_of(job: Job, lost: Sequence[Lost], *, newest: Step, step_ms: float) ->
 
 def can_be_given_up(job: Job, machine: MachineId) -> bool:
     """Whether the job would go on if this machine went now, maybe once another has come."""
-    lost = Lost(machine=machine, why="", heard_us=0)
-    return bool(price_of(job, [lost], newest=job.committed, step_ms=0.0).way)
+    return bool(_way_without(job, machine))
 
 
 def can_be_replaced(job: Job, machine: MachineId) -> bool:
     """Whether the job would go on without this machine, and wait for no other."""
+    return _way_without(job, machine) not in ("", WAIT)
+
+
+def _way_without(job: Job, machine: MachineId) -> str:
+    """Return how the job would go on if this machine went now; "" if it would end."""
     lost = Lost(machine=machine, why="", heard_us=0)
-    return price_of(job, [lost], newest=job.committed, step_ms=0.0).way not in ("", WAIT)
+    return price_of(job, [lost], newest=job.committed, step_ms=0.0).way
 
 
 def _without(job: Job, lost: Sequence[Lost]) -> Job:

@@ -12,8 +12,8 @@ from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
 HOUR_US = 3600 * 1_000_000
-FIRST_S = 30.0
-LONGEST_S = 3600.0
+FIRST_US = 30 * 1_000_000
+LONGEST_US = HOUR_US
 
 
 def losses_noted(job: Job, machines: Iterable[Machine], at_us: int) -> Job:
@@ -40,8 +40,7 @@ def _until_us(job: Job, machine: MachineId, host: str, now_us: int) -> int:
     losses = _lately(job, machine, host, now_us)
     if len(losses) < 2:
         return 0
-    wait_s = min(LONGEST_S, FIRST_S * 2.0 ** min(len(losses) - 2, 30))
-    return losses[-1] + round(wait_s * 1e6)
+    return losses[-1] + min(LONGEST_US, FIRST_US << len(losses) - 2)
 
 
 def _lately(job: Job, machine: MachineId, host: str, now_us: int) -> tuple[int, ...]:

@@ -100,10 +100,12 @@ def may_be_slow(newest_first: Sequence[bool], slow_of_all: int, all_seen: int) -
     [False, True, False, False, False]
     >>> [may_be_slow([True] * slow + [False] * 30, 9 + slow, 300) for slow in range(1, 6)]
     [False, False, True, False, False]
+    >>> may_be_slow([False, True], 1, 300)
+    False
     """
     row = next((at for at, slow in enumerate(newest_first) if not slow), len(newest_first))
     known = all_seen - row
-    if not row or known < KNOWN:
+    if known < KNOWN:
         return False
     likely = max((slow_of_all - row + 1) / known, LIKELY)
     return likely**row < SUSPICION <= likely ** (row - 1)
