@@ -1,5 +1,7 @@
 """Book-keeping: marks, phases, downtime, outcome."""
 
+from dataclasses import replace
+
 from jobs import (
     AT_BOUNDARY,
     DRAINED,
@@ -18,8 +20,10 @@ from jobs import (
     kill,
     lost,
     parked,
+    past,
 )
 
+from trainmover.controller.change.incidents import found, incident
 from trainmover.controller.state import Kind, Outcome
 
 NEW_SEATS = ("m1", "m4", "m3")
@@ -31,6 +35,12 @@ def first_commits(*gaps_us: int | None, median_us: int | None = 2_000) -> tuple[
         committed(name, rank, 2, gap_us=gap, median_us=median_us, at_us=600)
         for rank, (name, gap) in enumerate(zip(NEW_SEATS, gaps_us, strict=True))
     )
+
+
+def test_an_incident_is_found_by_its_number_among_newer_ones() -> None:
+    job = replace(RUNNING, incidents=past())
+    assert [incident(job, one.number) for one in past()] == [*past()]
+    assert found(job, 99) is None
 
 
 def test_the_phases_of_a_recovery_follow_each_other() -> None:

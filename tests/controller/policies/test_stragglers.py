@@ -437,6 +437,13 @@ def test_a_row_of_slow_steps_is_suspected_once_it_is_less_likely_than_the_limit(
     assert suspected == [False, False, True, False]
 
 
+@pytest.mark.parametrize(("others", "suspected"), [(59, False), (60, True), (0, False)])
+def test_a_row_of_slow_steps_says_nothing_beside_too_few_others(
+    others: int, suspected: bool
+) -> None:
+    assert may_be_slow([True] * 3 + [False] * others, 3, 3 + others) is suspected
+
+
 def test_a_suspicion_that_passes_leaves_the_standby_as_ready_as_before() -> None:
     told = Told(job_of()).steps(74, even()).steps(3, slow(2)).steps(200, even())
     told.job, _ = after(told.job, held("m5", 2))
