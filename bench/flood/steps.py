@@ -36,6 +36,7 @@ RATIO_MOST = 1.1
 ROUNDS, STRETCH_S = 5, 3.0
 QUICK_ROUNDS, QUICK_STRETCH_S = 2, 3.0
 SMOKE_STRETCH_S = 0.5
+STEPS_LEAST = 4
 SETTLE_S = 0.5
 PATIENCE_S = 120.0
 
@@ -182,12 +183,16 @@ class _Job:
 
     def _stretch(self) -> tuple[float, float]:
         """Median milliseconds of a step in the time from now on, and what part of a core the
-        controller takes."""
+        controller takes. A stretch lasts until some steps are made, on a busy host, too."""
         time.sleep(SETTLE_S)
         from_us, spent_s = time.time_ns() // 1000, self._controller_s()
-        time.sleep(self._stretch_s)
-        core = (self._controller_s() - spent_s) / self._stretch_s
-        return median_step_ms(mark for mark in self._marks() if mark.at_us >= from_us), core
+        begun_s, steps, made = time.monotonic(), set[int](), list[Mark]()
+        while len(steps) < STEPS_LEAST and time.monotonic() - begun_s < PATIENCE_S:
+            time.sleep(self._stretch_s)
+            made = [mark for mark in self._marks() if mark.at_us >= from_us]
+            steps = {mark.step for mark in made if mark.step > 3}
+        core = (self._controller_s() - spent_s) / (time.monotonic() - begun_s)
+        return median_step_ms(made), core
 
     def _controller_s(self) -> float:
         times = self._controller.cpu_times()
