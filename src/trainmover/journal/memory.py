@@ -37,7 +37,7 @@ class Steps(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Cut(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What a crash has cut off behind record `seq`, until an event says so; see `file.note_cut`."""
+    """Records that a crash has cut off behind `seq`, in words, until an event tells of them."""
 
     seq: int
     text: str

@@ -343,7 +343,7 @@ class Control:
             self._around.note(text, loud=True)
 
     def stood(self, at_us: int) -> None:
-        """This process stood still: what machines have said meanwhile is to be heard first."""
+        """Hear first what machines have said meanwhile: this process stood still."""
         self._hears_first = 2
         if self.over is None:
             self._look_who_has_contact(at_us)

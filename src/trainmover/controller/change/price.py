@@ -128,7 +128,7 @@ def _is_kept(job: Job, after: Job, slot: Slot) -> bool:
 
 
 def _back(after: Job, why: str, newest: Step, step_ms: float) -> Price:
-    """All ranks would go back, to the newest state that is left of all of them."""
+    """Return the price of all ranks going back to the newest state that is left of all of them."""
     cut, checkpoint = cut_at_hand(after), after.checkpoint
     if cut is not None:
         switch = measured(after, lambda one: one.rung == 2) or STANDBY_MS

@@ -16,7 +16,7 @@ from trainmover.controller.events import CheckpointFailed, CheckpointPublished
 from trainmover.controller.listed import some_of
 from trainmover.controller.state import Cut, Job, Writing
 from trainmover.controller.values import replace
-from trainmover.ids import Epoch, Step
+from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.checkpoint import published_name
 from trainmover.protocol.messages import Checkpoint, WriteCheckpoint, Written, Wrote
 
@@ -58,10 +58,15 @@ def late_text(job: Job, at_us: int) -> str:
     """Name the ranks whose part of the checkpoint has not come, and where they are."""
     writing = job.writing
     assert writing is not None
-    late = [rank for rank in range(job.spec.world_size) if rank not in writing.wrote]
+    late = unwritten_ranks(job, writing)
     named = some_of([f"{r} on {job.seats[r // job.spec.nproc]}" for r in late], NAMED_MAX)
     waited_s = (at_us - writing.since_us) / 1e6
     return f"rank {named} has not written its part in {waited_s:.0f} s: its disk hangs"
+
+
+def unwritten_ranks(job: Job, writing: Writing) -> list[Rank]:
+    """Return the ranks whose part of the checkpoint has not come, lowest first."""
+    return [rank for rank in map(Rank, range(job.spec.world_size)) if rank not in writing.wrote]
 
 
 def _is_due(job: Job, cut: Cut) -> bool:

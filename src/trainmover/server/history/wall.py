@@ -8,7 +8,7 @@ from trainmover.controller.events import ControllerReturned
 
 
 class WallTimes:
-    """How far the host's clock was ahead of job time, from one controller to the next.
+    """Lead of the host's clock over job time, from one controller to the next.
 
     >>> times = WallTimes([ControllerReturned(at_us=50, wall_us=80)])
     >>> times.shown(40), times.shown(50), times.shown(60)

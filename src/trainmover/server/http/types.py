@@ -480,7 +480,7 @@ class Asked(TypedDict):
 
 
 class WaitingOf(TypedDict):
-    """One thing that the job waits for; until_us 0: without a deadline of its own."""
+    """Wait of a job for one thing; until_us 0: without a deadline of its own."""
 
     what: str
     machines: list[str]

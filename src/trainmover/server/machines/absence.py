@@ -118,7 +118,7 @@ class Steps:
 
     @property
     def step_ms(self) -> float:
-        """What a step takes, roughly; 0 while nothing is known."""
+        """Return about how long a step takes, in milliseconds; 0 while nothing is known."""
         usual = sorted(self._took)[len(self._took) // 2] if self._took else 0.0
         return 1000 * BEAT_S * usual
 

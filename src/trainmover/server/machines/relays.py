@@ -142,7 +142,7 @@ class Relays:
         return True
 
     def address(self, relay: MachineId) -> str:
-        """Where it listens; "" if it does not."""
+        """Return where a relay listens; "" if it does not."""
         one = self._relays.get(relay)
         return "" if one is None else one.address
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job waits for, since when and until when. Pure.
+"""Waits of a job: for what, since when and until when. Pure.
 
 Each wait has an end: a fact that comes, or a deadline. Where nothing is known of a deadline, the
 wait ends with what is waited for, or with the machine that it is on.
@@ -11,7 +11,7 @@ from typing import Any
 
 from trainmover.controller.change.buddies import holding
 from trainmover.controller.change.seats import is_parked, joining, survivors
-from trainmover.controller.keep.checkpoints import writer_limit_us
+from trainmover.controller.keep.checkpoints import unwritten_ranks, writer_limit_us
 from trainmover.controller.listed import some_of
 from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.ids import MachineId, Rank, Slot
@@ -23,7 +23,7 @@ NAMED_MAX = 6
 
 @dataclass(frozen=True)
 class Wait:
-    """One thing that the job waits for.
+    """Wait of a job for one thing.
 
     what      in words
     machines  that have to say it; ranks: that have to
@@ -78,12 +78,10 @@ def _waits(job: Job, awaited: list[MachineId], why: str, since_us: int) -> Itera
     elif change is not None:
         yield from _of_change(job, change)
     writing = job.writing
-    if writing is not None:
-        late = [rank for rank in map(Rank, range(job.spec.world_size)) if rank not in writing.wrote]
-        if late:
-            text = f"{ranks_named(late)} to write the checkpoint of step {writing.step}"
-            until_us = writing.since_us + writer_limit_us(job)
-            yield Wait(text, _seats(job, late), tuple(late), writing.since_us, until_us)
+    if writing is not None and (late := unwritten_ranks(job, writing)):
+        text = f"{ranks_named(late)} to write the checkpoint of step {writing.step}"
+        until_us = writing.since_us + writer_limit_us(job)
+        yield Wait(text, _seats(job, late), tuple(late), writing.since_us, until_us)
     if job.stopping is not None:
         yield Wait("the last checkpoint", until_us=job.stopping.until_us)
 
@@ -95,7 +93,7 @@ def _gathers(job: Job) -> Wait:
 
 
 def _of_change(job: Job, change: Change) -> Iterator[Wait]:
-    """What the stage under way still lacks."""
+    """Yield what the stage under way still lacks."""
     since_us = _begun_us(job, change)
     for text, machines, ranks in _lacking(job, change):
         if machines or ranks:

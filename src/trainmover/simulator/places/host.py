@@ -234,11 +234,11 @@ class Host:
             line.abort()
 
     def stop_moving(self) -> None:
-        """As by SIGSTOP."""
+        """Stop the process, as SIGSTOP does."""
         self.world.network.stop(CONTROLLER)
 
     def move_again(self) -> None:
-        """As by SIGCONT: it reads its sockets, then does what was due."""
+        """Let the process go on, as SIGCONT does: it reads its sockets, then does what was due."""
         self.world.network.go_on(CONTROLLER)
         deferred, self._deferred = self._deferred, []
         for act, given in deferred:

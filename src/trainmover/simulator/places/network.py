@@ -56,11 +56,11 @@ class Network:
                 link.flow()
 
     def stop(self, one: MachineId) -> None:
-        """It neither reads nor answers."""
+        """Have a process neither read nor answer."""
         self.stopped.add(one)
 
     def go_on(self, one: MachineId) -> None:
-        """It reads what has come meanwhile."""
+        """Have it read what has come meanwhile."""
         self.stopped.discard(one)
         for link in list(self.links):
             link.flow()
