@@ -16,6 +16,7 @@ FAST = {
     "controller",
     "health",
     "journal",
+    "loops",
     "mutants",
     "protocol",
     "rank",

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
+    "loops": {"asked", "installed"},
     "protocol": WORDS,
     "token_file": {"errors", "ownership", "protocol"},
     "tls": {"errors", "ownership", "protocol"},
@@ -52,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": WORDS
     | {"asked", "descriptors", "durable", "escaping", "lifeline", "names", "ownership", "tls"}
     | {"token_file"}
-    | {"protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
+    | {"loops", "protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
     "agent": WORDS
     | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "tracebacks"}
     | {"escaping", "fork_server", "ownership", "splice", "protocol", "listeners", "state"},
@@ -93,6 +94,8 @@ PURE_FILES = {
     "server/machines/reception.py",
     "server/history/rows.py",
     "cli/doctor/verdicts.py",
+    "loops/iterators.py",
+    "loops/rewrite.py",
     "cli/report/chrome.py",
     "cli/report/goodput.py",
     "cli/report/lanes.py",
@@ -132,6 +135,7 @@ LIGHT_ROOMS = PURE_ROOMS | {
     "fork_server",
     "communicators",
     "asked",
+    "loops",
     "token_file",
     "tls",
     "listeners",

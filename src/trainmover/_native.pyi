@@ -7,7 +7,7 @@ OPS. Calls release the GIL while they wait.
 Sums are taken in the order of the seats: `tests/native/seat_order.py` says which bits come out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 class NativeError(RuntimeError):
@@ -404,3 +404,42 @@ def fill(
 def stands_for(type: type, object: object, address: int) -> bool:
     """Have it known that objects of this type begin with a pointer to what they stand for, as this
     one does, whose other half lies there; False if it does not. Only speed depends on it."""
+
+class Turns:
+    """Iterator of a rewritten `while`, which gives itself; see `loops/turns.py` for the words."""
+
+    turn_count: int
+    is_transaction: bool
+    is_repeat: bool
+    has_ended: bool
+    def __iter__(self) -> Turns: ...
+    def __next__(self) -> Turns: ...
+    def again(self) -> bool: ...
+    def end(self) -> None: ...
+
+class Loop:
+    """Iterator of a rewritten `for`; see `loops/turns.py` for the words."""
+
+    turn_count: int
+    is_transaction: bool
+    is_repeat: bool
+    has_ended: bool
+    iterator: Iterator[Any]
+    item: Any
+    def __iter__(self) -> Loop: ...
+    def __next__(self) -> Any: ...
+    def again(self) -> bool: ...
+    def end(self) -> None: ...
+
+def iterate(iterable: Iterable[Any], /) -> Loop:
+    """Make the iterator of a `for`. Raises TypeError for what cannot be iterated."""
+
+def repeat() -> Turns:
+    """Make the iterator of a `while`."""
+
+def set_hooks(
+    begin: Callable[[Any], object] | None,
+    turn: Callable[[Any], object] | None,
+    retry: type[BaseException],
+) -> None:
+    """Call `begin` with each loop that begins, `turn` before each turn of a transaction."""

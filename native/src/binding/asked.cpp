@@ -11,6 +11,7 @@
 #include "python/sets.hpp"
 #include "python/stored.hpp"
 #include "python/tables.hpp"
+#include "python/turns.hpp"
 #include "python/words.hpp"
 
 namespace tmc {
@@ -128,6 +129,10 @@ void define_asked(nb::module_& m) {
         if (result == nullptr && PyErr_Occurred() == nullptr) return nb::none();
         return given_by_python(result);
     }, "tuple_code"_a, "value"_a.none());
+    if (!add_loops(m.ptr())) throw nb::python_error();
+    m.def("set_hooks", [](nb::handle begin, nb::handle turn, nb::handle retry) {
+        set_hooks(begin.is_none() ? nullptr : begin.ptr(), turn.is_none() ? nullptr : turn.ptr(), retry.ptr());
+    }, "begin"_a.none(), "turn"_a.none(), "retry"_a);
 }
 
 }  // namespace tmc
