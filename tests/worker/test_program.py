@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
+from trainmover.loops.turns import Retry
 from trainmover.torch_internals import loaders
 from trainmover.worker.program import Ended, clean_up, run_script
 from trainmover.worker.standing import Unwind
-from trainmover.worker.step.gate import Retry
 
 Run = Callable[..., Ended]
 

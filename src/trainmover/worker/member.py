@@ -27,6 +27,7 @@ from trainmover.comm.failures import means_lost_device
 from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
+from trainmover.loops.turns import Retry
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
 from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.state import rng
@@ -48,7 +49,7 @@ from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
-from trainmover.worker.step.gate import Gate, Retry
+from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.graphs import Graphs
 from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger, row

@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
+from trainmover.loops.turns import Retry
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng, tensor_bytes
 from trainmover.state.encode import as_local
@@ -37,7 +38,6 @@ from trainmover.torch_internals.modules import parameters_in
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.member import Member
 from trainmover.worker.step.changes import watched
-from trainmover.worker.step.gate import Retry
 from trainmover.worker.step.results.reported import code_of, place_of_step
 from trainmover.worker.step.retry.before import Before
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from trainmover.comm import Drained, groups
 from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
+from trainmover.loops.turns import Retry
 from trainmover.rank.cuts import WANTED
 from trainmover.worker.drill import Drills
 from trainmover.worker.keep.snapshots import Snapshots
@@ -27,10 +28,6 @@ from trainmover.worker.standing import GuardedStanding
 from trainmover.worker.step.likeness import Likeness
 
 GATE = "gate"
-
-
-class Retry(BaseException):
-    """The step is aborted. Not an Exception: a script's `except Exception` lets it pass."""
 
 
 class Gate:
