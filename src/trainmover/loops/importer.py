@@ -43,6 +43,7 @@ class LoopFinder(MetaPathFinder):
 
     def install(self) -> None:
         """Rewrite what is imported from now on, also by other threads."""
+        is_installed(__file__)  # It imports modules itself, the first time.
         teach_if_imported()
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
