@@ -218,7 +218,7 @@ class JobBatches:
     def __init__(self, runtime: Runtime, batches: Batches) -> None:
         self._runtime = runtime
         self._batches = batches
-        self._thread = threading.get_ident()
+        self._thread = threading.current_thread()
         batches.shown = weakref.ref(self)
         runtime.begin_loop(batches)
 
@@ -245,7 +245,7 @@ class JobBatches:
         return self._batches.number
 
     def __next__(self) -> Any:
-        if threading.get_ident() != self._thread:
+        if threading.current_thread() is not self._thread:
             raise UserError(
                 f"A thread of the script's own fetched a batch from job.batches(){_where()}.",
                 means="What it holds in reserve could not be drawn again when a machine is lost.",
