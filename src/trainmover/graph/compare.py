@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Comparison of two graphs: the same values at the same paths, and the same sharing."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy
+
+from trainmover.graph.nodes import Graph, Path, node_number, path_text
+
+_TEXT_MAX = 60
+
+
+_OF_NUMBERS = ("block", "torch-generator", "python-random", "numpy-")
+
+
+class Difference(NamedTuple):
+    """A place where two graphs differ. first, second: what each one has, in words
+
+    kind  of the node that differs
+    """
+
+    path: str
+    first: str
+    second: str
+    kind: str
+
+    @property
+    def is_of_numbers(self) -> bool:
+        """Tell whether memory of tensors or arrays differs, or a random generator."""
+        return self.kind.startswith(_OF_NUMBERS)
+
+
+def differences(first: Graph, second: Graph) -> Iterator[Difference]:
+    """Yield where two graphs of one script differ, nearest to the roots first.
+
+    Objects that only C refers to are left out: batches that are under way come and go there.
+    """
+    yield from _Comparison(first, second).run()
+
+
+class _Comparison:
+    """Nodes are matched by path: one of the first graph with one of the second, and no other."""
+
+    def __init__(self, first: Graph, second: Graph) -> None:
+        self._first, self._second = first, second
+        self._matched: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._pending: list[tuple[Any, Any, Path, str]] = []
+
+    def run(self) -> Iterator[Difference]:
+        """Yield all differences."""
+        for name in ("process", "modules", "frames", "active"):
+            mine, other = getattr(self._first.roots, name), getattr(self._second.roots, name)
+            label = "" if name == "modules" else f"<{name}>"
+            self._pending.append((mine, other, (None, label), ""))
+        for mine, other, path, kind in self._breadth_first():
+            if found := self._compare(mine, other, path, kind):
+                yield Difference(path_text(path), *found, kind)
+
+    def _breadth_first(self) -> Iterator[tuple[Any, Any, Path, str]]:
+        while self._pending:
+            now, self._pending = self._pending, []
+            yield from now
+
+    def _compare(self, mine: Any, other: Any, path: Path, kind: str) -> tuple[str, str] | None:
+        """Return what two parts are if they differ; note the parts within for later."""
+        numbers = node_number(mine), node_number(other)
+        if numbers != (-1, -1):
+            return self._compare_nodes(*numbers, mine, other, path)
+        if type(mine) is not type(other):
+            return _said(mine), _said(other)
+        if isinstance(mine, dict):
+            return self._compare_names(mine, other, path, kind)
+        if isinstance(mine, list | tuple):
+            if len(mine) != len(other):
+                return f"{len(mine)} items", f"{len(other)} items"
+            for number, (a, b) in enumerate(zip(mine, other, strict=True)):
+                label = _label(number, a) if isinstance(mine, list) else ""
+                self._pending.append((a, b, (path, label), kind))
+            return None
+        if _is_equal(mine, other) or self._are_addresses_of_one(mine, other):
+            return None
+        return _said(mine), _said(other)
+
+    def _are_addresses_of_one(self, mine: Any, other: Any) -> bool:
+        """Tell whether two integers are the `id` of matched objects."""
+        if type(mine) is not int:
+            return False
+        nodes = self._first.addresses.get(mine, -1), self._second.addresses.get(other, -2)
+        return self._matched.get(nodes[0]) == nodes[1]
+
+    def _compare_names(
+        self, mine: dict[Any, Any], other: dict[Any, Any], path: Path, kind: str
+    ) -> tuple[str, str] | None:
+        for name in mine.keys() & other.keys():
+            self._pending.append((mine[name], other[name], (path, f".{name}"), kind))
+        if mine.keys() == other.keys():
+            return None
+        only = mine.keys() - other.keys(), other.keys() - mine.keys()
+        return f"has {sorted(map(str, only[0]))}", f"has {sorted(map(str, only[1]))}"
+
+    def _compare_nodes(
+        self, first: int, second: int, mine: Any, other: Any, path: Path
+    ) -> tuple[str, str] | None:
+        if -1 in (first, second):
+            return self._name(self._first, mine), self._name(self._second, other)
+        if self._matched.get(first, second) != second or self._taken.get(second, first) != first:
+            return "an object that is shared", "another object"
+        if first not in self._matched:
+            self._matched[first], self._taken[second] = second, first
+            nodes = self._first.nodes[first], self._second.nodes[second]
+            self._pending.append((*nodes, path, nodes[0][0]))
+        return None
+
+    @staticmethod
+    def _name(graph: Graph, ref: Any) -> str:
+        number = node_number(ref)
+        return _said(ref) if number < 0 else f"a node of kind {graph.nodes[number][0]}"
+
+
+def _label(number: int, one: Any) -> str:
+    """Return the label of an item; of a pair in a dict the key, if that is a plain value."""
+    is_pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], tuple)
+    return f"[{one[0][0]!r}]" if is_pair and len(one[0]) == 1 else f"[{number}]"
+
+
+def _is_equal(mine: Any, other: Any) -> bool:
+    """Tell whether two plain values are the same bits: nan equals nan, 0.0 is not -0.0."""
+    if isinstance(mine, numpy.ndarray):
+        return bool(mine.dtype == other.dtype and mine.tobytes() == other.tobytes())
+    if mine == other and not (isinstance(mine, float | complex) and mine == 0.0):
+        return True
+    return repr(mine) == repr(other)
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bytes) and len(value) > _TEXT_MAX:
+        return f"{len(value)} bytes"
+    text = repr(value[0] if isinstance(value, tuple) and len(value) == 1 else value)
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers and Python objects: items, attributes and slots."""
+
+import collections
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, Refs, item, same_objects
+from trainmover.graph.layout import (
+    CONTAINERS,
+    attributes_of,
+    slot_values,
+    solid_base,
+)
+from trainmover.graph.nodes import Path, Ref
+from trainmover.state import sets
+
+if TYPE_CHECKING:
+    from trainmover.graph.restore import Restore
+    from trainmover.graph.walk import Walk
+
+_NAMED = {one.__name__: one for one in CONTAINERS}
+
+
+class Instance(Kind):
+    """A Python object: its items, what its container keeps beside them, `__dict__` and slots."""
+
+    name = "object"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return type, items, extra of the container, attributes and slots."""
+        cls: Any = type(obj)
+        base = types.SimpleNamespace if cls is types.SimpleNamespace else solid_base(cls)
+        items, extra = _items(obj, base, walk, path)
+        attributes = attributes_of(obj) or {}
+        return (
+            cls.__name__ if cls in CONTAINERS else walk.ref(cls, path, ".<type>"),
+            items,
+            extra,
+            {name: walk.ref(value, path, f".{name}") for name, value in [*attributes.items()]},
+            {name: walk.ref(value, path, f".{name}") for name, value in slot_values(obj).items()},
+        )
+
+    def restore(
+        self,
+        ref: int,
+        live: Any,
+        restore: "Restore",
+        kind: str | Ref,
+        items: Any,
+        extra: Any,
+        attributes: dict[str, Ref],
+        slots: dict[str, Ref],
+    ) -> Any:
+        """Return the live object, or a new one of its class, with this content."""
+        cls = _NAMED[kind] if isinstance(kind, str) else restore.cls(kind, live)
+        if not isinstance(cls, type):
+            return live if live is not MISSING else HOLE
+        obj = _claimed_or_new(cls, ref, live, restore, extra)
+        if obj is HOLE:
+            return live if live is not MISSING else HOLE
+        restore.take(ref, obj)
+        if items is not None:
+            _restore_items(obj, solid_base(cls), items, extra, restore)
+        names = attributes_of(obj)
+        if names is not None:
+            restore.names(names, attributes)
+        restore.slots(obj, slots)
+        return obj
+
+
+def _items(obj: Any, base: Any, walk: "Walk", path: Path) -> tuple[Any, Any]:
+    """Return references to the items of a container, and what else it keeps."""
+    if base in (object, types.SimpleNamespace):
+        return None, None
+    if issubclass(base, dict):
+        pairs = [
+            (walk.ref(key, path, f".<key {n}>"), walk.ref(value, path, _key_label(key)))
+            for n, (key, value) in enumerate([*base.items(obj)])
+        ]
+        if base is collections.defaultdict:
+            return pairs, walk.ref(obj.default_factory, path, ".default_factory")
+        return pairs, None
+    if base is set:
+        content = sets.content_of(obj)
+        return [walk.ref(one, path, "{}") for one in content.entries], tuple(content.table)
+    found = [walk.ref(one, path, item(n)) for n, one in enumerate([*base.__iter__(obj)])]
+    return found, obj.maxlen if base is collections.deque else None
+
+
+def _key_label(key: object) -> str:
+    return f"[{key!r}]" if type(key) in (str, int, bool, float) else "[...]"
+
+
+def _claimed_or_new(cls: Any, ref: int, live: Any, restore: "Restore", extra: Any) -> Any:
+    base = solid_base(cls)
+    if cls is types.SimpleNamespace:
+        base = cls
+    fits = type(live) is cls and restore.is_free(live, ref)
+    if not fits:
+        spare = restore.spare(cls)
+        live, fits = (spare, True) if spare is not MISSING else (live, False)
+    if base is collections.deque and not (fits and live.maxlen == extra):
+        fresh = base.__new__(cls)
+        collections.deque.__init__(fresh, maxlen=extra)
+        return fresh
+    if fits:
+        return live
+    return _new(cls, base)
+
+
+def _new(cls: Any, base: Any) -> Any:
+    """Return an instance whose own code has not run; HOLE if its class does not allow that."""
+    if cls is types.SimpleNamespace:
+        return cls()
+    try:
+        return base.__new__(cls)
+    except TypeError:  # An abstract class, or one in C whose __new__ wants arguments.
+        return HOLE
+
+
+def _restore_items(obj: Any, base: Any, items: Any, extra: Any, restore: "Restore") -> None:
+    if issubclass(base, dict):
+        _restore_pairs(obj, base, items, restore)
+        if base is collections.defaultdict:
+            obj.default_factory = restore.get(extra, obj.default_factory)
+    elif base is set:
+        entries = [one for one in map(restore.get, items) if one is not HOLE]
+        content = sets.Content(entries, tuple(extra))
+        now = sets.content_of(obj)
+        if not same_objects(now.entries, entries) or now.table != content.table:
+            sets.put_in(obj, content)
+    else:
+        _restore_list(obj, base, items, restore)
+
+
+def _restore_pairs(obj: Any, base: Any, items: Any, restore: "Restore") -> None:
+    old_keys = [*base.keys(obj)]
+    new = []
+    for number, (key_ref, value_ref) in enumerate(items):
+        key = restore.get(key_ref, old_keys[number] if number < len(old_keys) else MISSING)
+        if key is HOLE:
+            continue
+        old = base.get(obj, key, MISSING)
+        value = restore.get(value_ref, old)
+        value = old if value is HOLE else value
+        if value is not MISSING:
+            new.append((key, value))
+    now = [*base.items(obj)]
+    flat = [one for pair in new for one in pair]
+    if not same_objects([one for pair in now for one in pair], flat):
+        base.clear(obj)
+        for key, value in new:
+            base.__setitem__(obj, key, value)
+
+
+def _restore_list(obj: Any, base: Any, items: Refs, restore: "Restore") -> None:
+    old = [*base.__iter__(obj)]
+    found = [restore.get(one, old[n] if n < len(old) else MISSING) for n, one in enumerate(items)]
+    new = [
+        old[n] if one is HOLE else one
+        for n, one in enumerate(found)
+        if one is not HOLE or n < len(old)
+    ]
+    if not same_objects(old, new):
+        base.clear(obj)
+        base.extend(obj, new)
+
+
+class Tuple(Kind):
+    """A tuple, or an instance of a subclass without attributes, as a named tuple is."""
+
+    name = "tuple"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return type and items."""
+        cls = type(obj)
+        items = [walk.ref(one, path, item(n)) for n, one in enumerate([*tuple.__iter__(obj)])]
+        return None if cls is tuple else walk.ref(cls, path, ".<type>"), items
+
+    def restore(
+        self, ref: int, live: Any, restore: "Restore", kind: Ref | None, items: Refs
+    ) -> Any:
+        """Return the live tuple if all its items are the same objects, else a new one."""
+        cls = tuple if kind is None else restore.cls(kind, live)
+        if not (isinstance(cls, type) and issubclass(cls, tuple)):
+            return HOLE
+        old = [*tuple.__iter__(live)] if isinstance(live, tuple) else []
+        new = [restore.get(one, old[n] if n < len(old) else MISSING) for n, one in enumerate(items)]
+        if restore.knows(ref):  # It contains itself, by way of a list.
+            return restore.known(ref)
+        new = [
+            (old[n] if n < len(old) else None) if one is HOLE else one for n, one in enumerate(new)
+        ]
+        if type(live) is cls and same_objects(old, new):
+            return restore.take(ref, live)
+        return restore.take(ref, tuple.__new__(cls, new))
+
+
+class FrozenSet(Kind):
+    """An immutable set, in the order of its table."""
+
+    name = "frozenset"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return items and table."""
+        content = sets.content_of(obj)
+        return [walk.ref(one, path, "{}") for one in content.entries], tuple(content.table)
+
+    def restore(self, ref: int, live: Any, restore: "Restore", items: Refs, table: Any) -> Any:
+        """Return the live set if it is equal, else a new one."""
+        entries = [one for one in map(restore.get, items) if one is not HOLE]
+        if type(live) is frozenset and same_objects([*live], entries):
+            return restore.take(ref, live)
+        return restore.take(ref, sets.made(frozenset, sets.Content(entries, tuple(table))))
+
+
+class Error(Kind):
+    """An exception object: its arguments and attributes."""
+
+    name = "exception"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return type, arguments and attributes."""
+        names = vars(obj).items()
+        return (
+            walk.ref(type(obj), path, ".<type>"),
+            walk.ref(obj.args, path, ".args"),
+            {name: walk.ref(value, path, f".{name}") for name, value in names},
+        )
+
+    def restore(
+        self,
+        ref: int,
+        live: Any,
+        restore: "Restore",
+        kind: Ref,
+        args: Ref,
+        attributes: dict[str, Ref],
+    ) -> Any:
+        """Return the live one, filled, or a new one."""
+        cls: Any = restore.cls(kind, live)
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            return HOLE
+        if type(live) is not cls or not restore.is_free(live, ref):
+            live = cls.__new__(cls)
+        restore.take(ref, live)
+        live.args = restore.get(args, live.args)
+        restore.names(vars(live), attributes)
+        return live
+
+
+class Member(Kind):
+    """A member of an enumeration of the script's."""
+
+    name = "enum"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return type and name."""
+        return walk.ref(type(obj), path, ".<type>"), obj.name
+
+    def restore(self, ref: int, live: Any, restore: "Restore", kind: Ref, name: str) -> Any:
+        """Return the member of this process's class."""
+        cls: Any = restore.cls(kind, live)
+        if not (isinstance(cls, enum.EnumMeta) and name in cls.__members__):
+            return HOLE
+        return restore.take(ref, cls[name])

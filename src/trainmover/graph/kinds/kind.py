@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kind of node: how objects of one layout are read, and restored in place."""
+
+from typing import TYPE_CHECKING, Any
+
+from trainmover.graph.nodes import Path, Ref
+
+if TYPE_CHECKING:
+    from trainmover.graph.restore import Restore
+    from trainmover.graph.walk import Walk
+
+
+class Absent:
+    """A mark where there is no object."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+MISSING: Any = Absent("MISSING")
+"""No object lies here in this process."""
+HOLE: Any = Absent("HOLE")
+"""The object cannot be made in this process: its owner keeps what it has."""
+
+
+class Kind:
+    """Objects of one layout.
+
+    name  in nodes; part of the wire format
+    """
+
+    name: str
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
+        """Return the body of the object's node."""
+        raise NotImplementedError
+
+    def restore(self, ref: int, live: Any, restore: "Restore", *body: Any) -> Any:
+        """Return the object that a node stands for here, filled; HOLE if it cannot be had.
+
+        live  the object that lies at the node's path in this process, or MISSING
+        """
+        raise NotImplementedError
+
+
+def same_objects(some: Any, others: Any) -> bool:
+    """Tell whether two sequences hold the very same objects."""
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+def item(number: int) -> str:
+    """Return the label of an item."""
+    return f"[{number}]"
+
+
+Refs = list[Ref]

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State of the process that a script changes: random generators, environment, loggers, settings.
+
+Settings that are no Python objects are read into a dict, which is a root of the graph like any
+other, and written back from it after a restore.
+"""
+
+import logging
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from trainmover.graph.kinds.kind import HOLE
+from trainmover.graph.script import Script
+
+
+class Setting(NamedTuple):
+    """A setting of the process. read: returns a plain value; write: sets it"""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+
+
+SETTINGS: dict[str, Setting] = {
+    "working directory": Setting(os.getcwd, os.chdir),
+    "default dtype": Setting(torch.get_default_dtype, torch.set_default_dtype),
+    "matmul precision": Setting(
+        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    ),
+    "grad mode": Setting(torch.is_grad_enabled, torch._C._set_grad_enabled),
+    "autocast": Setting(
+        lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)
+    ),
+    "autocast dtype": Setting(
+        lambda: torch.get_autocast_dtype("cpu"), lambda to: torch.set_autocast_dtype("cpu", to)
+    ),
+    "anomaly mode": Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    "deterministic algorithms": Setting(
+        torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+    ),
+}
+
+
+class ProcessState:
+    """State of this process beside the script's objects.
+
+    script  tells which functions in library modules the script has put there
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._born = dict(os.environ)
+
+    def roots(self) -> dict[str, object]:
+        """Return the roots of a graph, by name."""
+        numpy: Any = sys.modules.get("numpy")
+        return {
+            "settings": _settings(),
+            "environment": self._environment(),
+            "loggers": self._loggers(),
+            "root logger": logging.root,
+            "patches": self._script.patches(),
+            "torch generator": torch.default_generator,
+            "python generator": getattr(random.getstate, "__self__", None),
+            "numpy generator": None if numpy is None else numpy.random.mtrand._rand,
+        }
+
+    def write(self, roots: Mapping[str, Any]) -> None:
+        """Set what restored roots say: settings, environment, patched functions."""
+        for name, value in roots["settings"].items():
+            if name in SETTINGS and SETTINGS[name].read() != value:
+                SETTINGS[name].write(value)
+        now, wanted = self._environment(), roots["environment"]
+        for name in now.keys() - wanted.keys():
+            os.environ.pop(name, None)
+        os.environ.update({name: text for name, text in wanted.items() if text != now.get(name)})
+        for (module, name), function in roots["patches"].items():
+            if module in sys.modules and function is not HOLE:
+                setattr(sys.modules[module], name, function)
+
+    def _loggers(self) -> dict[str, Any]:
+        """Return the loggers that are none of a library's, which names its own after itself."""
+        own = {name.partition(".")[0] for name in self._script.modules()}
+        libraries = {name.partition(".")[0] for name in sys.modules} - own
+        known = logging.Logger.manager.loggerDict
+        return {name: one for name, one in known.items() if name.partition(".")[0] not in libraries}
+
+    def _environment(self) -> dict[str, str]:
+        """Return the variables that the script has set: others are the machine's own."""
+        return {name: text for name, text in os.environ.items() if self._born.get(name) != text}
+
+
+def _settings() -> dict[str, Any]:
+    found = {}
+    for name, setting in SETTINGS.items():
+        try:
+            found[name] = setting.read()
+        except RuntimeError:  # torch does not tell a precision that was set in two ways.
+            continue
+    return found

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes of a graph: `state.encode` makes them, and a reader builds the types of its table only."""
+
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from trainmover.errors import ProtocolError
+from trainmover.graph.frames import Stand
+from trainmover.graph.kinds import KINDS
+from trainmover.graph.nodes import Graph, Opaque, Roots
+from trainmover.graph.script import CodeKey
+from trainmover.protocol.malformed import MALFORMED
+from trainmover.state.encode import decode, encode
+from trainmover.version import VERSION
+
+MADE_BY = (
+    f"trainmover {VERSION}",
+    f"Python {platform.python_version()}",
+    f"torch {torch.__version__}",
+)
+"""Versions that decide how objects are laid out."""
+
+
+def to_bytes(graph: Graph) -> bytes:
+    """Serialize a graph. Raises UserError for a value that has no encoding."""
+    roots = graph.roots
+    return encode(
+        (
+            MADE_BY,
+            [(tuple(one.code), one.position) for one in graph.place],
+            (roots.modules, roots.frames, roots.active, roots.process, [*roots.loose.items()]),
+            graph.nodes,
+            [*graph.addresses.items()],
+            [tuple(one) for one in graph.opaque],
+        )
+    )
+
+
+def from_bytes(data: bytes) -> Graph:
+    """Deserialize a graph. Raises ProtocolError for anything that `to_bytes` does not give."""
+    try:
+        made_by, *rest = decode(data)
+        if tuple(made_by) != MADE_BY:
+            raise ValueError(f"they were made by {' '.join(made_by)}, this is {' '.join(MADE_BY)}")
+        place, roots, nodes, addresses, opaque = rest
+        modules, frames, active, process, loose = roots
+        graph = Graph(
+            [Stand(CodeKey(*code), tuple(position)) for code, position in place],
+            Roots(modules, frames, active, process, dict(loose)),
+            nodes,
+            dict(addresses),
+            [Opaque(*one) for one in opaque],
+        )
+        _check(graph)
+    except (*MALFORMED, TypeError, ValueError, LookupError, AttributeError) as error:
+        raise ProtocolError(
+            f"Bytes that should hold a script's state do not: {error}",
+            means="No rank can be restored from them; nothing in this process was changed.",
+            do="All processes of a job must run the same versions of trainmover, Python and torch.",
+        ) from error
+    return graph
+
+
+def _check(graph: Graph) -> None:
+    """Refuse nodes that no walk makes, before anything is restored from them."""
+    for number, node in enumerate(graph.nodes):
+        if type(node) is not tuple or not node or node[0] not in (*KINDS, "block"):
+            raise ValueError(f"node {number} is of no kind")
+    for value in (vars(graph.roots), graph.nodes):
+        for number in _references(value):
+            if type(number) is not int or not 0 <= number < len(graph.nodes):
+                raise ValueError(f"there is no node {number}")
+
+
+def _references(value: Any) -> Iterator[Any]:
+    """Yield the number of each node that is referred to in a value."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, dict):
+            pending += one.values()
+        elif isinstance(one, list | tuple):
+            if len(one) == 2 and one[0] == "" and isinstance(one, tuple):
+                yield one[1]
+            else:
+                pending += one
