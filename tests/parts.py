@@ -14,6 +14,7 @@ FAST = {
     "cli/report",
     "cli/watch",
     "controller",
+    "graph",
     "health",
     "journal",
     "loops",
@@ -29,6 +30,7 @@ FAST = {
 JOBS = {
     "agent",
     "chaos",
+    "check",
     "cli",
     "docs",
     "e2e/bad",

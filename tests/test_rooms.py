@@ -48,6 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "torch_internals": WORDS | {"asked"},
     "state": WORDS
     | {"asked", "descriptors", "installed", "protocol", "tls", "listeners", "torch_internals"},
+    "graph": WORDS | {"loops", "protocol", "state"},
+    "check": WORDS | {"graph", "loops", "sandbox", "tracebacks"},
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},
     "worker": WORDS

@@ -76,6 +76,11 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover simulate --seed 31 --trace",
         "trainmover simulate --seeds 0..500 --faults death,controller",
     ],
+    "check": [
+        "trainmover check train.py --epochs 1",
+        "trainmover check --after 50 -m project.train",
+        "trainmover check --json train.py",
+    ],
     "doctor": [
         "trainmover doctor",
         "trainmover doctor --connect 10.0.0.5:7070",

@@ -9,7 +9,7 @@ MEANINGS = {
     str(
         FAILED
     ): "not done: the job has failed or a request was refused; or what was checked is not "
-    "as it should be (`checkpoints`, `data`, `demo`, `doctor`, `simulate`)",
+    "as it should be (`check`, `checkpoints`, `data`, `demo`, `doctor`, `simulate`)",
     str(WRONG_CALL): "yours to mend: a flag, a file, or there is no such run; nothing was begun",
     str(HUNG_UP): "stopped by SIGHUP: the terminal was closed",
     str(INTERRUPTED): "stopped by SIGINT: Ctrl-C",

@@ -232,6 +232,25 @@ def simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=_JSON)
 
 
+def check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--steps", type=int, default=3, metavar="N", help="turns of the loop that are repeated"
+    )
+    parser.add_argument(
+        "--after", type=int, default=5, metavar="N", help="updates before that (default: 5)"
+    )
+    parser.add_argument(
+        "--no-standby", action="store_true", help="repeat steps in place only, in one process"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds for each process"
+    )
+    parser.add_argument("--json", action="store_true", help=_JSON)
+    parser.add_argument("-m", action="store_true", dest="module", help="script is a module's name")
+    parser.add_argument("script", metavar="SCRIPT", help="file, or module with -m")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
+
+
 def doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect", metavar="HOST:PORT", help="look whether that controller can be reached"

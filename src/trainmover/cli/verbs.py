@@ -148,6 +148,11 @@ VERBS = {
         "trainmover.cli.simulate",
         flags.simulate,
     ),
+    "check": Verb(
+        "run a script's first steps twice, here, and say what of it is carried and what differs",
+        "trainmover.cli.check",
+        flags.check,
+    ),
     "doctor": Verb(
         "look whether a job could run here, and say what to mend",
         "trainmover.cli.doctor.doctor",

@@ -1,0 +1,147 @@
+"""`trainmover check`: scripts without a line for it, as people write them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class Meter:
+    def __init__(self):
+        self.total, self.values = 0.0, []
+
+    def add(self, value):
+        self.total = 0.9 * self.total + 0.1 * value
+        self.values.append(value)
+
+def train(model, loader, optimizer, meter):
+    for number, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean() EXTRA
+        loss.backward()
+        optimizer.step()
+        meter.add(loss.item())
+
+torch.manual_seed(3)
+x = torch.randn(160, 4)
+loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), 8, shuffle=True, num_workers=2)
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters())
+meter = Meter()
+HELD
+for epoch in range(3):
+    train(model, loader, optimizer, meter)
+"""
+
+
+def check(path: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit status, result and errors of one check."""
+    command = [sys.executable, "-m", "trainmover.cli.main", "check", "--json", *options, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=path.parent)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def written(folder: Path, extra: str = "", held: str = "") -> Path:
+    """The script: `extra` is added to its loss, `held` are lines before its loop."""
+    path = folder / "train.py"
+    path.write_text(PLAIN.replace("EXTRA", extra).replace("HELD", held))
+    return path
+
+
+def test_an_ordinary_script_is_carried_whole(tmp_path: Path) -> None:
+    status, found, _ = check(written(tmp_path, "+ 0 * meter.total"))
+    assert status == 0
+    assert found["equal"] is True
+    assert [name for name, _ in found["run"]["loops"]] == ["<module>", "train"]
+    for role in ("run", "standby"):
+        assert len(found[role]["losses"]) == 3
+        assert found[role]["losses"] == found[role]["repeated"]
+        assert found[role]["differences"] == []
+
+
+def test_state_that_lies_in_c_is_named_and_found_by_its_number(tmp_path: Path) -> None:
+    held = "import threading\nlocal = threading.local()\nlocal.scale = 1.0"
+    path = written(tmp_path, "* grow()", f"{held}\n{GROW}")
+    status, found, _ = check(path, "--no-standby")
+    assert status == 1
+    assert ["__main__.local", "_thread._local"] in found["run"]["opaque"]
+    assert found["run"]["losses"] != found["run"]["repeated"]
+
+
+GROW = """
+def grow():
+    local.scale *= 1.01
+    return local.scale
+"""
+
+
+def test_a_clock_in_a_variable_is_told_by_its_path(tmp_path: Path) -> None:
+    status, found, _ = check(written(tmp_path, "", CLOCK), "--no-standby")
+    assert status == 0
+    assert found["run"]["losses"] == found["run"]["repeated"]
+    assert [path for path, _, _ in found["run"]["values"]] == ["__main__.seen['at']"]
+
+
+CLOCK = """
+import time
+
+class Clocked(Meter):
+    def add(self, value):
+        seen["at"] = time.time_ns()
+        super().add(value)
+
+seen = {}
+meter = Clocked()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("print('no step')\n", "missing"), ("raise OSError('broken')\n", "error")],
+)
+def test_a_script_that_cannot_be_checked_is_told(tmp_path: Path, text: str, shown: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    status, found, _ = check(path, "--no-standby")
+    assert status == 1
+    assert found["run"][shown]
+
+
+def test_files_of_the_script_stay_as_they_were(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("of an earlier run\n")
+    held = "log = open('log.txt', 'w')\nlog.write('of the check')\nlog.flush()"
+    status, _, _ = check(written(tmp_path, "", held), "--no-standby")
+    assert status == 0
+    assert log.read_text() == "of an earlier run\n"
+
+
+def test_a_module_and_its_arguments_are_run(tmp_path: Path) -> None:
+    package = tmp_path / "project"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "scale.py").write_text("import sys\nSCALE = float(sys.argv[1])\n")
+    text = PLAIN.replace("EXTRA", "* SCALE").replace("HELD", "from .scale import SCALE")
+    (package / "train.py").write_text(text)
+    command = [sys.executable, "-m", "trainmover.cli.main", "check", "--json", "--no-standby"]
+    done = subprocess.run(
+        [*command, "-m", "project.train", "0.5"],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        cwd=tmp_path,
+    )
+    assert json.loads(done.stdout)["equal"] is True
+
+
+def test_what_cannot_be_checked_is_refused_at_once(tmp_path: Path) -> None:
+    status, _, errors = check(tmp_path / "nothing.py")
+    assert status == 2
+    assert "no script" in errors

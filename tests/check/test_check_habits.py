@@ -1,0 +1,64 @@
+"""Every training habit of `tests/e2e/scripts`, without a rule for it: are its steps made again?
+
+Each is run as rank 0 of one, restored in place, and taken over by a second process.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.scripts.habits import HABITS, LATE, Habit
+
+NOT_EQUAL = {
+    "layouts/pipeline": "it needs several ranks",
+    "layouts/tensor": "it needs several ranks",
+}
+"""Habits that this check cannot show to be equal, and why."""
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted({habit.name.partition("/")[0] for habit in HABITS + LATE})
+
+
+def checked(habits: list[Habit]) -> list[dict[str, Any]]:
+    """Results of some habits."""
+    words: list[str] = []
+    for habit in habits:
+        words += [*(["--"] if words else []), str(habit.path), "--steps", str(habit.steps)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.check.forked", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def why_not_equal(result: dict[str, Any] | None) -> str:
+    """What is wrong with a process's result, in a few words; "" if nothing is."""
+    if result is None:
+        return "left no result"
+    if why := result["error"] or result["missing"]:
+        return str(why)
+    if result["losses"] != result["repeated"]:
+        return f"losses differ; {result['notes'][:1] or 'nothing was noted'}"
+    return f"{result['differences'][0]}" if result["differences"] else ""
+
+
+@pytest.mark.long
+@pytest.mark.turns(14)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_habits_are_carried_whole(folder: str) -> None:
+    habits = [one for one in HABITS + LATE if one.name.startswith(f"{folder}/")]
+    found = {}
+    for habit, result in zip(habits, checked(habits), strict=True):
+        for role in ("run", "standby"):
+            if why := why_not_equal(result[role]):
+                found.setdefault(habit.name, f"{role}: {why}")
+    known = {name: why for name, why in NOT_EQUAL.items() if name.startswith(f"{folder}/")}
+    assert {name: why for name, why in found.items() if name not in known} == {}
+    assert known.keys() <= found.keys(), "these are equal now: take them off the list"
