@@ -114,6 +114,23 @@ def test_a_script_that_cannot_be_checked_is_told(tmp_path: Path, text: str, show
     assert found["run"][shown]
 
 
+def test_a_standby_keeps_the_name_and_the_folders_of_its_machine(tmp_path: Path) -> None:
+    held = """
+import os, socket, tempfile
+named = f"run of {socket.gethostname()}"
+log = os.path.join(tempfile.gettempdir(), "log.txt")
+open(log, "w").close()
+def grow():
+    assert os.path.exists(log)
+    assert socket.gethostname() in named
+    return 1.0
+"""
+    status, found, _ = check(written(tmp_path, "* grow()", held))
+    assert status == 0
+    assert found["standby"]["error"] == ""
+    assert [path for path, _, _ in found["standby"]["values"]] == ["__main__.named", "__main__.log"]
+
+
 def test_files_of_the_script_stay_as_they_were(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_text("of an earlier run\n")

@@ -221,3 +221,28 @@ def test_no_function_that_a_record_names_is_called_to_make_an_iterator() -> None
     graph = from_bytes(forged(node))
     restore(graph, [], SCRIPT, {"heap": other})
     assert called == []
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "kept"),
+    [
+        ("m1", "m2", True),
+        ("/scratch/m1-7/log.txt", "/scratch/m2-8/log.txt", True),
+        ("/scratch/m1-7/log.txt", "/scratch/m2-8/other.txt", False),
+        (4711, 815, True),
+        (4711, 816, False),
+        ("sgd", "adam", False),
+        (b"m1", b"m2", False),
+        (1, True, False),
+    ],
+)
+def test_a_fact_of_the_machine_stays_its_own(theirs: Any, mine: Any, kept: bool) -> None:
+    graph = carried(graph_of([theirs]))
+    graph.facts.update({"host name": "m1", "folder for temporary files": "/scratch/m1-7"})
+    graph.facts["process"] = 4711
+    other = [mine]
+    facts = {"host name": "m2", "folder for temporary files": "/scratch/m2-8", "process": 815}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainmover.graph.restore.facts", lambda: facts)
+        assert restored(graph, other) == []
+    assert other == [mine if kept else theirs]

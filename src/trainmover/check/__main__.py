@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import traceback
 import types
 from pathlib import Path
@@ -43,6 +44,7 @@ def main(argv: list[str]) -> None:
     _load_in_this_process()
     if role == STANDBY:
         torch.manual_seed(_SEED_OF_STANDBY)
+        _be_another_machine(folder)
     main_module = types.ModuleType("__main__")
     sys.modules["__main__"] = main_module
     script = Script(is_own_file)
@@ -130,6 +132,15 @@ def _be_one_rank() -> None:
         port = probe.getsockname()[1]
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+
+
+def _be_another_machine(folder: Path) -> None:
+    """Seem to be another machine, as a standby is: its name and folder must stay its own."""
+    name, temporary = "standby-of-check", folder / "temporary"
+    temporary.mkdir()
+    os.environ.update(HOSTNAME=name, TMPDIR=str(temporary))
+    tempfile.tempdir = str(temporary)
+    socket.gethostname = lambda: name
 
 
 def _load_in_this_process() -> None:

@@ -16,17 +16,28 @@ _NAME = "_lru_cache_wrapper"
 
 def keep_entries_in_python(script: Script) -> None:
     """Have caches of the script's functions keep their entries in Python from now on."""
-    in_c: Any = vars(functools)[_NAME]
-    in_python = _in_python()
-    if in_python is None:
+    plain: Any = functools.lru_cache
+    wrapper = _in_python()
+    if wrapper is None:
         return
+    names = vars(functools) | {_NAME: wrapper}
+    own = types.FunctionType(plain.__code__, names, argdefs=plain.__defaults__)
 
-    def wrapper(function: Any, *args: Any) -> Any:
+    def choose(function: Any) -> Any:
         code = getattr(function, "__code__", None)
-        is_own = isinstance(code, types.CodeType) and script.owns_code(code)
-        return (in_python if is_own else in_c)(function, *args)
+        return own if isinstance(code, types.CodeType) and script.owns_code(code) else plain
 
-    setattr(functools, _NAME, wrapper)
+    @functools.wraps(plain)
+    def lru_cache(maxsize: Any = 128, typed: bool = False) -> Any:
+        if callable(maxsize):
+            return choose(maxsize)(maxsize, typed)
+        return lambda function: choose(function)(maxsize, typed)(function)
+
+    @functools.wraps(functools.cache)
+    def cache(function: Any, /) -> Any:
+        return lru_cache(maxsize=None)(function)
+
+    functools.lru_cache, functools.cache = lru_cache, cache
 
 
 def _in_python() -> Any:

@@ -93,7 +93,7 @@ class _Comparison:
     def _compare_names(
         self, mine: dict[Any, Any], other: dict[Any, Any], path: Path, kind: str
     ) -> tuple[str, str] | None:
-        for name in mine.keys() & other.keys():
+        for name in [one for one in mine if one in other]:
             self._pending.append((mine[name], other[name], (path, f".{name}"), kind))
         if mine.keys() == other.keys():
             return None

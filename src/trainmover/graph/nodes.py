@@ -17,6 +17,7 @@ import numpy
 import torch
 
 from trainmover.graph.frames import Stand
+from trainmover.graph.machine import Facts
 
 Ref = tuple[Any, ...]
 Node = tuple[Any, ...]
@@ -79,6 +80,7 @@ class Graph:
     place      where the script's frames stand
     nodes      by number
     addresses  integers that are the `id` of an object in the graph: value -> node
+    facts      of the machine that captured it
     objects    by node, in the process that captured it: they keep their identity in a restore
     """
 
@@ -87,6 +89,7 @@ class Graph:
     nodes: list[Node]
     addresses: dict[int, int]
     opaque: list[Opaque]
+    facts: Facts = field(default_factory=dict)
     objects: dict[int, Any] = field(default_factory=dict, compare=False)
 
 

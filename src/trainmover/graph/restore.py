@@ -21,6 +21,7 @@ from trainmover.graph.kinds import KINDS, iterators
 from trainmover.graph.kinds.kind import HOLE, MISSING
 from trainmover.graph.layout import CONTAINERS, slot_value, slots_of
 from trainmover.graph.loose import loose_objects
+from trainmover.graph.machine import facts, is_fact
 from trainmover.graph.nodes import Graph, Ref, node_number
 from trainmover.graph.script import GLOBALS_OF_PYTHON, CodeKey, Script
 
@@ -41,6 +42,7 @@ class Restore:
         self.notes: list[str] = []
         self._nodes, self._addresses = graph.nodes, graph.addresses
         self._own = graph.objects
+        self._facts, self._my_facts = graph.facts, facts()
         self._objects: dict[int, Any] = {}
         self._owners: dict[int, int] = {}
         self._expected: dict[int, Any] = {}
@@ -58,7 +60,7 @@ class Restore:
         live  what lies in this process where the reference lay
         """
         if len(ref) == 1:
-            return self._value(ref[0])
+            return self._value(ref[0], live)
         module, name = ref
         return self._node(name, live) if module == "" else self._named(module, name, live)
 
@@ -81,10 +83,10 @@ class Restore:
             self._spares.setdefault(type(live), []).append(live)
         return found
 
-    def _value(self, value: Any) -> Any:
-        """Return a plain value; of an address that of the same object in this process."""
+    def _value(self, value: Any, live: Any) -> Any:
+        """Return a plain value; of an address or a fact of the machine the one of this process."""
         if type(value) is not int or value not in self._addresses:
-            return value
+            return live if is_fact(value, live, self._facts, self._my_facts) else value
         node = self._addresses[value]
         for known in (self._objects, self._earlier):
             if node in known:

@@ -15,6 +15,7 @@ from trainmover.graph import frames as stack
 from trainmover.graph.blocks import BlockReader, BlockView, Span
 from trainmover.graph.kinds import kind_for
 from trainmover.graph.loose import loose_objects
+from trainmover.graph.machine import facts
 from trainmover.graph.nodes import PLAIN, Graph, Node, Opaque, Path, Ref, Roots, node_ref, path_text
 from trainmover.graph.script import GLOBALS_OF_PYTHON, Script, is_importable
 
@@ -157,4 +158,4 @@ def capture(
             roots.loose[key] = [walk.ref(one, None, "<loose>") for one in found]
         walk.finish()
     place = stack.place_of(frames)
-    return Graph(place, roots, walk.nodes, walk.addresses(), walk.opaque, walk.objects)
+    return Graph(place, roots, walk.nodes, walk.addresses(), walk.opaque, facts(), walk.objects)

@@ -35,6 +35,7 @@ def to_bytes(graph: Graph) -> bytes:
             graph.nodes,
             [*graph.addresses.items()],
             [tuple(one) for one in graph.opaque],
+            graph.facts,
         )
     )
 
@@ -45,7 +46,7 @@ def from_bytes(data: bytes) -> Graph:
         made_by, *rest = decode(data)
         if tuple(made_by) != MADE_BY:
             raise ValueError(f"they were made by {' '.join(made_by)}, this is {' '.join(MADE_BY)}")
-        place, roots, nodes, addresses, opaque = rest
+        place, roots, nodes, addresses, opaque, facts = rest
         modules, frames, active, process, loose = roots
         graph = Graph(
             [Stand(CodeKey(*code), tuple(position)) for code, position in place],
@@ -53,6 +54,7 @@ def from_bytes(data: bytes) -> Graph:
             nodes,
             dict(addresses),
             [Opaque(*one) for one in opaque],
+            dict(facts),
         )
         _check(graph)
     except (*MALFORMED, TypeError, ValueError, LookupError, AttributeError) as error:
