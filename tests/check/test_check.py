@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,28 @@ def test_what_cannot_be_checked_is_refused_at_once(tmp_path: Path) -> None:
     status, _, errors = check(tmp_path / "nothing.py")
     assert status == 2
     assert "no script" in errors
+
+
+def test_a_script_that_takes_too_long_ends_with_what_it_has_started(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import subprocess, time\n"
+        "open('pid', 'w').write(str(subprocess.Popen(['sleep', '300']).pid))\n"
+        "time.sleep(300)\n"
+    )
+    status, _, errors = check(path, "--timeout", "6")
+    assert status == 1
+    assert "too few steps in 6 s" in errors
+    assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or is about to be collected."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.05)
+    return False

@@ -9,6 +9,7 @@ the update (`loops`): there all of the script's variables can be read and set.
 """
 
 import sys
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -86,6 +87,7 @@ class Session:
         self._numbers = Numbers()
         self._warm_up, self._turns = warm_up, turns
         self._left = 0
+        self._thread = threading.get_ident()
         self._arrival = Arrival()
         self._loop_of_updates: Any = None
 
@@ -110,6 +112,8 @@ class Session:
 
     def turn(self, loop: Any) -> None:
         """Do what is due at a boundary. Raises Finished when all is done."""
+        if threading.get_ident() != self._thread:
+            return
         frames = stack.script_frames(sys._getframe(1), self._main)
         match self.phase:
             case Phase.WARM_UP if self._numbers.updates >= self._warm_up:

@@ -4,10 +4,12 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,21 +81,26 @@ def _process(role: str, warm_up: int, options: argparse.Namespace, folder: Path)
 
 
 def _status_of(command: Sequence[str], output: Any, timeout_s: float) -> int | None:
-    """Return the exit status of a process; None if it did not end in time."""
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    """Return the exit status of a process; None if it did not end in time.
+
+    Processes that it has started end with it: they are a session of their own.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PYTHONHASHSEED": "0"},
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            env=environment,
-            check=False,
-        )
+        return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return None
-    return done.returncode
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _how_it_ended(status: int | None, timeout_s: float) -> str:
