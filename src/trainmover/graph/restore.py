@@ -71,7 +71,7 @@ class Restore:
         live = self._own.get(number, live)
         if live is MISSING and number in self._expected:
             live = self._expected[number]
-        found = KINDS[node[0]].restore(number, live, self, *node[1:])
+        found = KINDS[node[0]].restore(number, live, self, node[1:])
         if found is HOLE:
             self.note(f"{node[0]} cannot be made: {str(node[1:4])[:100]}")
         return found

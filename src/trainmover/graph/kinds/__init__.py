@@ -13,7 +13,7 @@ from torch import Tensor
 from trainmover.graph import layout
 from trainmover.graph.kinds import code, containers, iterators, loop, memory, stateful
 from trainmover.graph.kinds.assembled import ASSEMBLED
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind
 from trainmover.graph.kinds.stateful import STATEFUL
 from trainmover.graph.nodes import Path
 
@@ -27,13 +27,12 @@ class OpaqueObject(Kind):
 
     name = "opaque"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Note the object in the coverage, and return module and name of its type."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         walk.is_opaque(obj, path)
         return type(obj).__module__, type(obj).__qualname__
 
-    def restore(self, ref: int, live: Any, restore: "Restore", module: str, name: str) -> Any:
-        """Return the live object if it is of the same type."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        module, name = body
         if (type(live).__module__, type(live).__qualname__) != (module, name):
             return HOLE
         return live if live is MISSING else restore.take(ref, live)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, item
-from trainmover.graph.nodes import Path, Ref
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
+from trainmover.graph.nodes import Path
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -42,12 +42,11 @@ class Assembled(Kind):
         self.name, self.types = name, frozenset(types)
         self._parts, self._make = parts, make
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return references to the parts."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return ([walk.ref(one, path, item(n)) for n, one in enumerate(self._parts(obj))],)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", refs: list[Ref]) -> Any:
-        """Return the live object if its parts are the same, else a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        (refs,) = body
         known = type(live) in self.types
         old = self._parts(live) if known else ()
         new = [restore.get(one, old[n] if n < len(old) else MISSING) for n, one in enumerate(refs)]

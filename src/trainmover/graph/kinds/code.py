@@ -11,8 +11,8 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, Refs, same_objects
-from trainmover.graph.nodes import Path, Ref, node_number
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, same_objects
+from trainmover.graph.nodes import Path, node_number
 from trainmover.graph.script import CodeKey, code_key
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Function(Kind):
 
     name = "function"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return code key, module, name, cells, defaults, keyword defaults and attributes."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         code = obj.__code__
         cells = zip(obj.__closure__ or (), code.co_freevars, strict=True)
         return (
@@ -49,20 +48,8 @@ class Function(Kind):
             walk.ref(obj.__dict__, path, ".__dict__"),
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        key: tuple[Any, ...],
-        module: str | None,
-        name: str,
-        cells: Refs,
-        defaults: Ref,
-        keywords: Ref,
-        attributes: Ref,
-    ) -> Any:
-        """Return the live function over these cells, or a new one of the same code."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        key, module, name, cells, defaults, keywords, attributes = body
         wanted = CodeKey(*key)
         if not _fits(live, wanted, cells, ref, restore):
             live = _made(live, wanted, module, name, cells, restore)
@@ -119,16 +106,15 @@ class Cell(Kind):
 
     name = "cell"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return the content; None if it is unset."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         try:
             content = obj.cell_contents
         except ValueError:
             return (None,)
         return (walk.ref(content, path, ""),)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", content: Ref | None) -> Any:
-        """Return the live cell, filled, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        (content,) = body
         if not isinstance(live, types.CellType) or not restore.is_free(live, ref):
             live = types.CellType()
         restore.take(ref, live)
@@ -151,13 +137,12 @@ class Partial(Kind):
 
     name = "partial"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return function, arguments, keywords and attributes."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         parts = (obj.func, obj.args, obj.keywords)
         return [walk.ref(one, path, "()") for one in parts], walk.ref(vars(obj), path, ".__dict__")
 
-    def restore(self, ref: int, live: Any, restore: "Restore", parts: Refs, attributes: Ref) -> Any:
-        """Return the live one, filled, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        parts, attributes = body
         known = type(live) is functools.partial and restore.is_free(live, ref)
         old = [live.func, live.args, live.keywords] if known else [MISSING] * 3
         new = [restore.get(one, was) for one, was in zip(parts, old, strict=True)]
@@ -177,8 +162,7 @@ class Class(Kind):
 
     name = "class"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return module, qualified name and attributes."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         names = _attributes(obj).items()
         return (
             obj.__module__,
@@ -186,16 +170,8 @@ class Class(Kind):
             {name: walk.ref(value, path, f".{name}") for name, value in names},
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        module: str,
-        qualname: str,
-        attributes: dict[str, Ref],
-    ) -> Any:
-        """Return this process's class of that name, with these attributes. It is never made."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        module, qualname, attributes = body
         cls = live
         if not (
             isinstance(live, type)
@@ -229,12 +205,11 @@ class Module(Kind):
 
     name = "module"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return the name."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return (obj.__name__,)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", name: str) -> Any:
-        """Return this process's module of that name."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        (name,) = body
         module = sys.modules.get(name)
         return HOLE if module is None else restore.take(ref, module)
 
@@ -244,12 +219,11 @@ class Code(Kind):
 
     name = "code"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return the key."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return (tuple(code_key(obj)),)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", key: tuple[Any, ...]) -> Any:
-        """Return the live one if it is the same code, else the loaded one of that key."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        (key,) = body
         wanted = CodeKey(*key)
         if isinstance(live, types.CodeType) and code_key(live) == wanted:
             return restore.take(ref, live)

@@ -6,14 +6,14 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, Refs, item, same_objects
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, item, same_objects
 from trainmover.graph.layout import (
     CONTAINERS,
     attributes_of,
     slot_values,
     solid_base,
 )
-from trainmover.graph.nodes import Path, Ref
+from trainmover.graph.nodes import Path
 from trainmover.state import sets
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ class Instance(Kind):
 
     name = "object"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, items, extra of the container, attributes and slots."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         cls: Any = type(obj)
         base = types.SimpleNamespace if cls is types.SimpleNamespace else solid_base(cls)
         items, extra = _items(obj, base, walk, path)
@@ -42,18 +41,8 @@ class Instance(Kind):
             {name: walk.ref(value, path, f".{name}") for name, value in slot_values(obj).items()},
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        kind: str | Ref,
-        items: Any,
-        extra: Any,
-        attributes: dict[str, Ref],
-        slots: dict[str, Ref],
-    ) -> Any:
-        """Return the live object, or a new one of its class, with this content."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, items, extra, attributes, slots = body
         cls = _NAMED[kind] if isinstance(kind, str) else restore.cls(kind, live)
         if not isinstance(cls, type):
             return live if live is not MISSING else HOLE
@@ -173,16 +162,13 @@ class Tuple(Kind):
 
     name = "tuple"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type and items."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         cls = type(obj)
         items = [walk.ref(one, path, item(n)) for n, one in enumerate([*tuple.__iter__(obj)])]
         return None if cls is tuple else walk.ref(cls, path, ".<type>"), items
 
-    def restore(
-        self, ref: int, live: Any, restore: "Restore", kind: Ref | None, items: Refs
-    ) -> Any:
-        """Return the live tuple if all its items are the same objects, else a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, items = body
         cls = tuple if kind is None else restore.cls(kind, live)
         if not (isinstance(cls, type) and issubclass(cls, tuple)):
             return HOLE
@@ -203,13 +189,12 @@ class FrozenSet(Kind):
 
     name = "frozenset"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return items and table."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         content = sets.content_of(obj)
         return [walk.ref(one, path, "{}") for one in content.entries], tuple(content.table)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", items: Refs, table: Any) -> Any:
-        """Return the live set if it is equal, else a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        items, table = body
         entries = [one for one in map(restore.get, items) if one is not HOLE]
         if type(live) is frozenset and same_objects([*live], entries):
             return restore.take(ref, live)
@@ -221,8 +206,7 @@ class Error(Kind):
 
     name = "exception"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, arguments and attributes."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         names = vars(obj).items()
         return (
             walk.ref(type(obj), path, ".<type>"),
@@ -230,16 +214,8 @@ class Error(Kind):
             {name: walk.ref(value, path, f".{name}") for name, value in names},
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        kind: Ref,
-        args: Ref,
-        attributes: dict[str, Ref],
-    ) -> Any:
-        """Return the live one, filled, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, args, attributes = body
         cls: Any = restore.cls(kind, live)
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             return HOLE
@@ -256,12 +232,11 @@ class Member(Kind):
 
     name = "enum"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type and name."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return walk.ref(type(obj), path, ".<type>"), obj.name
 
-    def restore(self, ref: int, live: Any, restore: "Restore", kind: Ref, name: str) -> Any:
-        """Return the member of this process's class."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, name = body
         cls: Any = restore.cls(kind, live)
         if not (isinstance(cls, enum.EnumMeta) and name in cls.__members__):
             return HOLE

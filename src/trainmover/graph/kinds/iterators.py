@@ -12,7 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from trainmover.graph import frames
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, Refs, item
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, item
 from trainmover.graph.nodes import Path, Ref
 from trainmover.graph.script import CodeKey, code_key
 from trainmover.loops.turns import KINDS
@@ -49,8 +49,7 @@ class Iterator(Kind):
 
     name = "iterator"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, maker, its arguments and the state; None as maker if it is exhausted."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         make, arguments, *rest = obj.__reduce__()
         state = rest[0] if rest else None
         kind = walk.ref(type(obj), path, ".<type>")
@@ -63,17 +62,8 @@ class Iterator(Kind):
             walk.ref(state, path, ".<state>"),
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        kind: Ref,
-        make: Ref | None,
-        arguments: Refs,
-        state: Any,
-    ) -> Any:
-        """Return the live iterator at this place, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, make, arguments, state = body
         if make is None:
             return restore.take(ref, _exhausted(live))
         cls: Any = restore.get(kind)
@@ -122,8 +112,7 @@ class Generator(Kind):
 
     name = "generator"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return code key, function, place (-1: not begun, None: over), variables, iterators."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         frame = obj.gi_frame
         key = tuple(code_key(obj.gi_code))
         if frame is None:
@@ -139,18 +128,8 @@ class Generator(Kind):
             [walk.ref(one, path, item(n)) for n, one in enumerate(held)],
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        key: tuple[Any, ...],
-        function: Ref,
-        place: int | None,
-        values: dict[str, Ref],
-        held: Refs,
-    ) -> Any:
-        """Return a generator of this code at this place; HOLE if none can be had."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        key, function, place, values, held = body
         wanted = CodeKey(*key)
         if not self._fits(live, wanted, ref, place, restore):
             live = self._other(wanted, function, live, place, restore)

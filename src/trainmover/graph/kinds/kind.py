@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from trainmover.graph.walk import Walk
 
 
+Body = tuple[Any, ...]
+"""What a kind keeps of an object: plain values, references, and lists and dicts of them."""
+
+
 class Absent:
     """A mark where there is no object."""
 
@@ -34,14 +38,17 @@ class Kind:
 
     name: str
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return the body of the object's node."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
+        """Return the body of an object's node."""
         raise NotImplementedError
 
-    def restore(self, ref: int, live: Any, restore: "Restore", *body: Any) -> Any:
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
         """Return the object that a node stands for here, filled; HOLE if it cannot be had.
 
+        A live object is kept where that is possible, else a new one is made.
+
         live  the object that lies at the node's path in this process, or MISSING
+        body  what `read` returned, perhaps in another process
         """
         raise NotImplementedError
 

@@ -4,9 +4,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind
 from trainmover.graph.layout import slot_values
-from trainmover.graph.nodes import Path, Ref
+from trainmover.graph.nodes import Path
 from trainmover.loops.iterators import Enumerate, Map, Zip
 from trainmover.loops.turns import KINDS, Loop, PlainLoop, iterate, repeat
 
@@ -24,24 +24,15 @@ class LoopIterator(Kind):
 
     name = "loop"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return counters and flags, the iterator below and the item that may be given again."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         numbers = {name: getattr(obj, name) for name in _NUMBERS}
         if type(obj) not in _OF_FOR:
             return numbers, None, None
         item = walk.ref(obj.item, path, ".item") if hasattr(obj, "item") else None
         return numbers, walk.ref(obj.iterator, path, ".iterator"), item
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        numbers: dict[str, Any],
-        iterator: Ref | None,
-        item: Ref | None,
-    ) -> Any:
-        """Return the live iterator at this turn, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        numbers, iterator, item = body
         kinds = TYPES - _OF_FOR if iterator is None else _OF_FOR
         if type(live) not in kinds or not restore.is_free(live, ref):
             live = repeat() if iterator is None else iterate(())
@@ -73,15 +64,12 @@ class Twin(Kind):
 
     name = "twin"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return name of the builtin and slots."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         slots = slot_values(obj).items()
         return type(obj).__name__, {name: walk.ref(one, path, f".{name}") for name, one in slots}
 
-    def restore(
-        self, ref: int, live: Any, restore: "Restore", name: str, slots: dict[str, Ref]
-    ) -> Any:
-        """Return the live twin, filled, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        name, slots = body
         cls: Any = _NAMES[name]
         if type(live) is not cls or not restore.is_free(live, ref):
             live = _NEW[cls]()

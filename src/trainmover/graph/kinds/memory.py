@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainmover.graph.blocks import BlockView, span_of_array, span_of_storage
-from trainmover.graph.kinds.kind import HOLE, MISSING, Kind, Refs, item
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
 from trainmover.graph.nodes import Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
 
@@ -34,8 +34,7 @@ class StridedTensor(Kind):
         """Tell whether a tensor is a view of one block of memory."""
         return obj.layout is torch.strided and obj.dtype in _NAMED and obj.device.type != "meta"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, form, whether it is a leaf and requires a gradient, view, and the rest."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         leaf = obj.is_leaf
         if not leaf:
             walk.keeps_graph(obj, path)
@@ -59,19 +58,8 @@ class StridedTensor(Kind):
             rest,
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        kind: Ref,
-        form: tuple[Any, ...],
-        leaf: bool,
-        needs_grad: bool,
-        view: BlockView | None,
-        rest: dict[str, Ref],
-    ) -> Any:
-        """Return the live tensor over the restored block, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, form, leaf, needs_grad, view, rest = body
         cls = restore.cls(kind, live)
         dtype, shape, stride = DTYPES[form[0]], tuple(form[1]), tuple(form[2])
         fits = (
@@ -157,8 +145,7 @@ class SparseTensor(Kind):
 
     name = "sparse-tensor"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return coordinates, values, shape and flags."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return (
             walk.ref(obj._indices(), path, ".<indices>"),
             walk.ref(obj._values(), path, ".<values>"),
@@ -167,18 +154,8 @@ class SparseTensor(Kind):
             obj.requires_grad,
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        indices: Ref,
-        values: Ref,
-        shape: tuple[int, ...],
-        coalesced: bool,
-        needs_grad: bool,
-    ) -> Any:
-        """Return the live tensor with these entries, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        indices, values, shape, coalesced, needs_grad = body
         at, entries = restore.get(indices).clone(), restore.get(values).clone()
         new = torch.sparse_coo_tensor(
             at, entries, tuple(shape), is_coalesced=coalesced, check_invariants=False
@@ -196,8 +173,7 @@ class ShardedTensor(Kind):
 
     name = "sharded-tensor"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, local tensor and gradient."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         grad = obj.grad if obj.is_leaf else None
         return (
             walk.ref(type(obj), path, ".<type>"),
@@ -205,10 +181,8 @@ class ShardedTensor(Kind):
             walk.ref(grad, path, ".grad"),
         )
 
-    def restore(
-        self, ref: int, live: Any, restore: "Restore", kind: Ref, local: Ref, grad: Ref
-    ) -> Any:
-        """Return the live tensor with this local part; one cannot be made without its mesh."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, local, grad = body
         if type(live) is not restore.cls(kind, live) or not restore.is_free(live, ref):
             return HOLE
         restore.take(ref, live)
@@ -227,8 +201,7 @@ class ScriptedModule(Kind):
 
     name = "scripted-module"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, tensors by name and train mode."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         tensors = [*obj.named_parameters(), *obj.named_buffers()]
         return (
             walk.ref(type(obj), path, ".<type>"),
@@ -236,16 +209,8 @@ class ScriptedModule(Kind):
             obj.training,
         )
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        kind: Ref,
-        tensors: dict[str, Ref],
-        training: bool,
-    ) -> Any:
-        """Return the live module, its tensors filled where they lie."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, tensors, training = body
         if type(live) is not restore.cls(kind, live) or not restore.is_free(live, ref):
             return HOLE
         restore.take(ref, live)
@@ -264,24 +229,13 @@ class Array(Kind):
 
     name = "array"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return dtype, shape, strides, whether it may be written, and the view."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         view = walk.block(span_of_array(obj), obj.ctypes.data if obj.size else 0)
         dtype = numpy.lib.format.dtype_to_descr(obj.dtype)
         return dtype, tuple(obj.shape), tuple(obj.strides), bool(obj.flags.writeable), view
 
-    def restore(
-        self,
-        ref: int,
-        live: Any,
-        restore: "Restore",
-        descr: Any,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        writeable: bool,
-        view: BlockView | None,
-    ) -> Any:
-        """Return the live array over the restored block, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        descr, shape, strides, writeable, view = body
         dtype, shape, strides = _dtype(descr), tuple(shape), tuple(strides)
         fits = type(live) is numpy.ndarray and restore.is_free(live, ref) and live.dtype == dtype
         if view is None:
@@ -314,14 +268,11 @@ class ObjectArray(Kind):
 
     name = "object-array"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return shape and items."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return tuple(obj.shape), [walk.ref(one, path, item(n)) for n, one in enumerate(obj.flat)]
 
-    def restore(
-        self, ref: int, live: Any, restore: "Restore", shape: tuple[int, ...], items: Refs
-    ) -> Any:
-        """Return the live array with these objects, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        shape, items = body
         known = type(live) is numpy.ndarray and live.dtype == object and live.shape == tuple(shape)
         if not known or not restore.is_free(live, ref):
             live = numpy.empty(tuple(shape), object)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from trainmover.graph.kinds.kind import HOLE, Kind
-from trainmover.graph.nodes import Path, Ref
+from trainmover.graph.kinds.kind import HOLE, Body, Kind
+from trainmover.graph.nodes import Path
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -37,12 +37,11 @@ class Stateful(Kind):
         self.name, self.type = name, type
         self._get, self._set, self._make = get, set, make
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type and state."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return type(obj).__name__, self._get(obj)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", kind: str, state: Any) -> Any:
-        """Return the live object with this state, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, state = body
         fits = isinstance(live, self.type) and type(live).__name__ == kind
         if not fits or not restore.is_free(live, ref):
             if self._make is None:
@@ -139,14 +138,11 @@ class BitGenerator(Kind):
 
     name = "numpy-bit-generator"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return type, state and seed sequence."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return type(obj).__name__, obj.state, walk.ref(obj.seed_seq, path, ".seed_seq")
 
-    def restore(
-        self, ref: int, live: Any, restore: "Restore", kind: str, state: Any, seeds: Ref
-    ) -> Any:
-        """Return the live one with this state, or a new one."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, state, seeds = body
         cls: Any = getattr(numpy.random, kind)
         if type(live) is not cls or not restore.is_free(live, ref):
             live = cls()
@@ -162,12 +158,11 @@ class SeedSequence(Kind):
 
     name = "numpy-seed-sequence"
 
-    def read(self, obj: Any, walk: "Walk", path: Path) -> tuple[Any, ...]:
-        """Return the state."""
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return (obj.state,)
 
-    def restore(self, ref: int, live: Any, restore: "Restore", state: dict[str, Any]) -> Any:
-        """Return the live one, or a new one if that has spawned more."""
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        (state,) = body
         count = state["n_children_spawned"]
         known = isinstance(live, numpy.random.SeedSequence) and restore.is_free(live, ref)
         mine = live.state if known else {}
