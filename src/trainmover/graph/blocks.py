@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of memory that tensors and arrays are views of, known by address and size."""
+"""Blocks of memory that tensors and arrays are views of, known by address and size.
+
+The body of a block's node is its content; or its size alone, where somebody else carries that.
+"""
 
 import bisect
 import ctypes
@@ -18,7 +21,7 @@ BlockView = tuple[Ref, int]
 class Span(NamedTuple):
     """A range of memory. device: "cpu", or another one, from which bytes must be copied.
 
-    owner  keeps the memory alive
+    owner  a storage or an array that keeps the memory alive
     """
 
     start: int
@@ -47,8 +50,12 @@ def content_of(span: Span) -> bytes:
     """Return a copy of a range."""
     if span.device == "cpu":
         return ctypes.string_at(span.start, span.size)
-    on_host = torch.empty(0, dtype=torch.uint8, device=span.owner.device).set_(span.owner).cpu()
-    return on_host.numpy().tobytes()
+    return bytes_of(span.owner).cpu().numpy().tobytes()
+
+
+def bytes_of(storage: UntypedStorage) -> torch.Tensor:
+    """Return a storage as a tensor of bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 class BlockReader:
@@ -69,12 +76,17 @@ class BlockReader:
             if outer is not None:
                 start, number = outer
                 return node_ref(number), address - start
-            known = len(self._nodes), span.size
-            self._nodes.append(("block", content_of(span)))
-            self._objects[known[0]] = span.owner
-            self._blocks[span.start] = known
-            bisect.insort(self._starts, span.start)
+            if known is None:
+                bisect.insort(self._starts, span.start)
+            known = self._blocks[span.start] = self.enter(span), span.size
         return node_ref(known[0]), address - span.start
+
+    def enter(self, span: Span) -> int:
+        """Return the number of a new node for a range."""
+        number = len(self._nodes)
+        self._nodes.append(("block", content_of(span)))
+        self._objects[number] = span.owner
+        return number
 
     def _around(self, span: Span) -> tuple[int, int] | None:
         """Return start and node of a known block that contains this range."""
@@ -92,87 +104,55 @@ class BlockRestorer:
     def __init__(self, nodes: list[tuple[Any, ...]], objects: dict[int, Any]) -> None:
         self._nodes, self._objects = nodes, objects
         self._storages: dict[int, UntypedStorage] = {}
-        self._arrays: dict[int, Any] = {}
         self._taken: dict[int, int] = {}
 
-    def storage(
-        self, number: int, live: UntypedStorage | None, device: str = "cpu"
-    ) -> UntypedStorage:
-        """Return the filled storage of a block: the live one if its size fits and it is free."""
-        if number in self._storages:
-            return self._storages[number]
-        if number in self._arrays:
-            found = torch.from_numpy(self._arrays[number]).untyped_storage()
-        else:
-            content = self._content(number)
-            owner = self._objects.get(number, live)
-            live = owner if isinstance(owner, UntypedStorage) else live
-            if live is not None and self._may_take(number, live.data_ptr(), live.nbytes()):
-                found = live
+    def storage(self, number: int, live: Span | None, device: str = "cpu") -> UntypedStorage:
+        """Return the filled storage of a block.
+
+        It is the memory that the block was captured from, in that process; else the live memory if
+        its size fits and no other block has taken it; else new memory.
+        """
+        if number not in self._storages:
+            content, size = self._content(number)
+            owner = self._objects.get(number)
+            span = live if owner is None else _span(owner)
+            if span is not None and self._may_take(number, span, size):
+                found = _storage_of(span)
             else:
-                found = torch.empty(
-                    len(content), dtype=torch.uint8, device=device
-                ).untyped_storage()
-            _fill(found, content)
-        self._storages[number] = found
-        self._taken[found.data_ptr()] = number
-        return found
+                found = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+            if content is not None:
+                _fill(found, content)
+            self._storages[number] = found
+            self._taken[found.data_ptr()] = number
+        return self._storages[number]
 
-    def memory(self, number: int, live: Any) -> Any:
-        """Return the filled block as an array of bytes: the live array's memory if that fits."""
-        if number not in self._arrays:
-            self._arrays[number] = self._memory(number, live)
-        return self._arrays[number]
-
-    def _memory(self, number: int, live: Any) -> Any:
-        if number in self._storages:
-            return _as_array(self._storages[number])
-        content = self._content(number)
-        span = self._span(self._objects.get(number, live))
-        if span is not None and self._may_take(number, span.start, span.size):
-            self._taken[span.start] = number
-            if isinstance(span.owner, UntypedStorage):
-                return _as_array(self.storage(number, span.owner))
-            ctypes.memmove(span.start, content, span.size)
-            return _bytes_at(span)
-        made = numpy.frombuffer(bytearray(content), numpy.uint8)
-        self._taken[made.ctypes.data] = number
-        return made
-
-    @staticmethod
-    def _span(owner: Any) -> Span | None:
-        """Return the range of a storage or an array."""
-        if isinstance(owner, UntypedStorage):
-            return span_of_storage(owner)
-        return None if owner is None else span_of_array(owner)
-
-    def _content(self, number: int) -> bytes:
+    def _content(self, number: int) -> tuple[bytes | None, int]:
+        """Return the content of a block, None if somebody else carries it, and its size."""
         kind, content = self._nodes[number]
         if kind != "block":
             raise ValueError(f"node {number} is a {kind} and no block")
-        return content  # type: ignore[no-any-return]
+        return (None, content) if type(content) is int else (content, len(content))
 
-    def _may_take(self, number: int, start: int, size: int) -> bool:
-        free = self._taken.get(start, number) == number
-        return bool(start) and free and size == len(self._content(number))
+    def _may_take(self, number: int, span: Span, size: int) -> bool:
+        free = self._taken.get(span.start, number) == number
+        return bool(span.start) and free and span.size == size
+
+
+def _span(owner: Any) -> Span:
+    return span_of_storage(owner) if isinstance(owner, UntypedStorage) else span_of_array(owner)
+
+
+def _storage_of(span: Span) -> UntypedStorage:
+    """Return a storage over a range, which keeps its owner alive."""
+    if isinstance(span.owner, UntypedStorage):
+        return span.owner
+    memory: Any = (ctypes.c_ubyte * span.size).from_address(span.start)
+    memory._owner = span.owner
+    return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
 
 
 def _fill(storage: UntypedStorage, content: bytes) -> None:
-    if storage.device.type == "cpu":
-        if ctypes.string_at(storage.data_ptr(), len(content)) != content:
-            ctypes.memmove(storage.data_ptr(), content, len(content))
-        return
-    source = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    target = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    target.copy_(source)
-
-
-def _as_array(storage: UntypedStorage) -> Any:
-    return torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-
-
-def _bytes_at(span: Span) -> Any:
-    """Return an array of bytes over a range, which keeps its owner alive."""
-    memory: Any = (ctypes.c_ubyte * span.size).from_address(span.start)
-    memory._owner = span.owner
-    return numpy.frombuffer(memory, numpy.uint8)
+    if storage.device.type != "cpu":
+        bytes_of(storage).copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    elif ctypes.string_at(storage.data_ptr(), len(content)) != content:
+        ctypes.memmove(storage.data_ptr(), content, len(content))

@@ -12,7 +12,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from trainmover.graph.blocks import BlockView, span_of_array, span_of_storage
+from trainmover.graph.blocks import BlockView, bytes_of, span_of_array, span_of_storage
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
 from trainmover.graph.nodes import Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
@@ -103,10 +103,10 @@ def _over_block(
             return live  # type: ignore[no-any-return]
         return _with_memory(live, fits, cls, torch.empty_strided(shape, stride, dtype=dtype))
     number, offset = node_number(view[0]), view[1]
-    storage = live.untyped_storage() if fits else None
-    held = restore.blocks.storage(number, storage, device)
-    if fits and storage is not None and held.data_ptr() == storage.data_ptr():
-        at = live.data_ptr() - storage.data_ptr() if live.numel() else offset
+    span = span_of_storage(live.untyped_storage()) if fits else None
+    held = restore.blocks.storage(number, span, device)
+    if span is not None and held.data_ptr() == span.start:
+        at = live.data_ptr() - span.start if live.numel() else offset
         if (at, tuple(live.shape), tuple(live.stride())) == (offset, shape, stride):
             return live  # type: ignore[no-any-return]
     start = offset // dtype.itemsize
@@ -242,11 +242,10 @@ class Array(Kind):
             same = fits and live.shape == shape
             return restore.take(ref, live if same else numpy.empty(shape, dtype))
         number, offset = node_number(view[0]), view[1]
-        memory = restore.blocks.memory(number, live if fits else None)
-        start = memory.ctypes.data
-        at = live.ctypes.data - start if fits and live.size else -1
+        storage = restore.blocks.storage(number, span_of_array(live) if fits else None)
+        at = live.ctypes.data - storage.data_ptr() if fits and live.size else -1
         if not fits or (at, live.shape, live.strides) != (offset, shape, strides):
-            live = numpy.ndarray(shape, dtype, memory, offset, strides)
+            live = numpy.ndarray(shape, dtype, bytes_of(storage).numpy(), offset, strides)
         if live.flags.writeable != writeable:
             live.setflags(write=writeable)
         return restore.take(ref, live)
