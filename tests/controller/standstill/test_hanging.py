@@ -536,6 +536,11 @@ def test_what_was_said_in_an_older_epoch_is_dropped() -> None:
     assert kinds(effects) == []
 
 
+def test_late_word_of_an_older_epoch_leaves_what_was_said_in_this_one() -> None:
+    job, _ = after(RUNNING, stands("m1", 0))
+    assert after(job, stands("m1", 0, "script", epoch=0)) == (job, ())
+
+
 def test_the_end_of_the_job_names_the_place_and_the_stack() -> None:
     """A step that stands for the third time."""
     text = "Thread 0x2 (most recent call first):\n  File 'x'\n\nThread 0x1:\n  File 'train.py'"

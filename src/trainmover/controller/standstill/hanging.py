@@ -69,7 +69,9 @@ class _Place:
 
 
 def stands(job: Job, fact: Stands, at_us: int) -> Job:
-    """A rank has said that it stands still."""
+    """A rank has said that it stands still; what it said of another epoch does not count."""
+    if fact.epoch != job.epoch:
+        return job
     known = {**job.hanging.stands, fact.rank: Standstill(fact, at_us - fact.still_ms * 1000)}
     return replace(job, hanging=replace(job.hanging, stands=known))
 
