@@ -3,10 +3,19 @@
 The column before the last has words of what is found; "": others find it, too, and may be first.
 """
 
+import msgspec
 import pytest
 
+from tests.controller.jobs import after, lost, parked, running
 from tests.planting import planted
+from trainmover.controller.change.seats import with_machine
+from trainmover.controller.decide import decide
+from trainmover.controller.events import ContactChanged, Tick
+from trainmover.controller.state import MachineState
+from trainmover.ids import MachineId
+from trainmover.simulator.checkers.frames import Frames
 from trainmover.simulator.faults import only
+from trainmover.simulator.happenings import Decided, Violation
 from trainmover.simulator.story import plan_of, play
 
 SEEDS = 60
@@ -61,3 +70,23 @@ def test_what_a_general_checker_is_for_is_found(what: str) -> None:
             if found and words in found:
                 return
     pytest.fail(f"{SEEDS} seeds did not find it: {what}")
+
+
+def test_a_second_standby_takes_the_slot_of_a_first_that_is_not_bound_yet() -> None:
+    """Nobody is ordered anything: the first one's processes are still to come up."""
+    job, _ = decide(running(standbys=2, nproc=2), lost("m2"))
+    assert job.change is not None
+    ((slot, first),) = job.change.joiners.items()
+    job = with_machine(job, first, state=MachineState.STARTING)
+    job, _ = after(job, ContactChanged(at_us=1_000_000, away=[first]), Tick(at_us=1_200_000))
+    assert job.change is not None
+    second, epoch = job.change.hedges[slot], job.change.epoch
+    job, _ = decide(job, parked(second, 2, epoch))
+    event = parked(second, 3, epoch, local_rank=1)
+    then, effects = decide(job, event)
+    assert then.change is not None
+    assert (then.change.joiners, effects) == ({slot: second}, ())
+    Frames().decided(Decided(1, event, job, then, effects))
+    other = msgspec.structs.replace(event, machine=MachineId("m3"))
+    with pytest.raises(Violation, match="has changed what"):
+        Frames().decided(Decided(1, other, job, then, effects))

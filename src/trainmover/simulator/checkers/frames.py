@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.events import AgentSaid, WorkerSaid, WorkersSaid
 from trainmover.controller.state import Job
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Slot
 from trainmover.protocol import messages as m
 from trainmover.simulator.happenings import Decided, Violation
 
@@ -38,11 +38,19 @@ class Frames:
             return
         slot = before.slot_of(event.machine)
         ranks = () if slot is None else before.spec.ranks(slot)
-        its = {event.machine, *ranks, *(fact.rank for fact in facts if hasattr(fact, "rank"))}
+        said = {fact.rank for fact in facts if hasattr(fact, "rank")}
+        its = {event.machine, *ranks, *said, *_slots_to_take(before, event.machine)}
         for name, old, new in _tables(before, after):
             for key in _changed(old, new):
                 if not _is_of(key, its, event.machine) and not _is_over(name, old, key, before):
                     raise Violation(f"{event} has changed what {name} has of {key}")
+
+
+def _slots_to_take(job: Job, machine: MachineId) -> list[Slot]:
+    """Return the slot that a joiner, or a second one beside it, is bound to take."""
+    change = job.change
+    bound = (*change.joiners.items(), *change.hedges.items()) if change is not None else ()
+    return [slot for slot, name in bound if name == machine]
 
 
 def _goes_on(before: Job, after: Job) -> bool:
