@@ -161,6 +161,10 @@ BUGS: dict[str, tuple[Any, ...]] = {
         ("server.machines.absence", "lost", "price.ms <= 1000 * BEAT_S * self.steps.still_beats",
          "price.ms", "WaitingWouldHaveSaved", "freeze",
          {"wait_s": 0, "no_standby": "end", "refill": False}),
+    "a move that nobody has asked for and that has failed is begun at once again":
+        ("controller.change.backoff", "_until_us",
+         "0 if count < FREE else at_us + (FIRST_US << min(count - FREE, DOUBLED_MAX))", "0",
+         "Retries", "prepare_fails", {}),
 }  # fmt: skip
 
 
