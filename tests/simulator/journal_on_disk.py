@@ -180,7 +180,7 @@ class Campaign:
         try:
             self.write_script()
             self.end_well()
-        except (JobFailed, ValueError) as error:
+        except (JobFailed, UserError, ValueError) as error:
             raise self.refused(error) from error
 
     def write_script(self) -> None:

@@ -73,6 +73,13 @@ def test_what_is_lost_is_told_though_the_next_writer_dies_on_a_full_disk(folder:
     play(4043, folder)
 
 
+def test_a_reader_may_be_told_that_a_disk_which_lies_has_damaged_the_file(folder: Path) -> None:
+    """The controller writes on, for it has found all that it read; nobody else can be served."""
+    campaign = play(4002, folder)
+    assert campaign.disk.lies
+    assert campaign.next_place < len(campaign.script)
+
+
 def test_nothing_that_was_promised_is_lost_whatever_the_disk_does(folder: Path) -> None:
     for seed in range(2 * SEEDS_A_WORLD):
         play(seed, folder)
