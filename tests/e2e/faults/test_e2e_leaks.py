@@ -21,12 +21,18 @@ SPARE = {"descriptors": 3, "files of /dev/shm": 0, "processes": 0, "threads": 2}
 
 
 def held_by(worker: psutil.Process) -> dict[str, int]:
-    """Count what a worker process holds open."""
-    open_files = _open_files(worker)
+    """Count what a worker process holds open.
+
+    Batches that wait in it do not count: how many a loader has come to by then is chance. Their
+    files are named after the loader process that made them, which still lives.
+    """
+    loaders = worker.children(recursive=True)
+    waiting = tuple(f"/dev/shm/torch_{loader.pid}_" for loader in loaders)
+    open_files = [file for file in _open_files(worker) if not file.startswith(waiting)]
     return {
         "descriptors": len(open_files),
         "files of /dev/shm": sum("/dev/shm/" in file for file in open_files),
-        "processes": len(worker.children(recursive=True)),
+        "processes": len(loaders),
         "threads": worker.num_threads(),
     }
 
