@@ -121,5 +121,6 @@ def test_a_rank_that_has_not_switched_has_its_record_with_its_keeper_of_before()
     assert not can_be_given_up(RECOVERY_SWITCHES, "m1")
     job, _ = after(RECOVERY_SWITCHES, loaded("m4", 1, 2), joined("m5", standby=True), up("m5"))
     assert not can_be_given_up(job, "m1")
+    assert not can_be_given_up(after(job, joined("m2", standby=True))[0], "m1"), "it is empty"
     switched_all = [switched(name, rank, 2) for rank, name in ((0, "m1"), (1, "m4"))]
     assert can_be_given_up(after(job, *switched_all)[0], "m1")

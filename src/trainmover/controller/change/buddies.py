@@ -12,6 +12,9 @@ from trainmover.controller.state import Job
 from trainmover.controller.values import kept_for, replace
 from trainmover.ids import MachineId, Rank, Slot
 
+GONE = MachineId("")
+"""A keeper of before whose vault is gone, though a machine of its name may be there again."""
+
 
 def keepers(job: Job, seats: tuple[MachineId, ...]) -> dict[Slot, MachineId]:
     """Slot -> the machine that keeps for it. Slots whose machine is gone have none.
@@ -78,14 +81,19 @@ def with_keepers(job: Job, keeper: dict[Slot, MachineId], further: dict[Slot, Ma
 
 def without_keeper(job: Job, machine: MachineId) -> Job:
     """Return the job with nothing kept by this machine: it joins, and its vault is empty."""
-    if not any(machine in names for names in job.keepers.values()):
+    tables = (job.keepers, job.keepers_before)
+    if not any(machine in names for table in tables for names in table.values()):
         return job
     kept = {
         slot: tuple(name for name in names if name != machine)
         for slot, names in job.keepers.items()
         if names[0] != machine  # A further keeper has snapshots, and no records.
     }
-    return replace(job, keepers=kept)
+    before = {
+        slot: tuple(GONE if name == machine else name for name in names)
+        for slot, names in job.keepers_before.items()
+    }
+    return replace(job, keepers=kept, keepers_before=before)
 
 
 @kept_for("keepers", "keepers_before", "seats")
