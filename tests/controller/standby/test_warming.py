@@ -40,8 +40,8 @@ from trainmover.controller.standby.warming import (
     TRY_AGAIN_US_MAX,
     hold_for,
 )
-from trainmover.controller.state import MachineState
-from trainmover.ids import Slot
+from trainmover.controller.state import Cordon, MachineState
+from trainmover.ids import MachineId, Slot
 from trainmover.protocol import messages as m
 
 
@@ -322,6 +322,20 @@ def test_a_second_standby_that_fails_is_let_go_and_the_first_stays_the_joiner() 
     assert (job.change.joiners, job.change.hedges) == ({slot: first}, {})
     assert job.machines[second].why_unfit(0) == "it raised"
     assert job.epoch_last == 2
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "second"), [({}, "m2"), ({MachineId("m2"): Cordon(0, "not fit")}, None)]
+)
+def test_a_cordoned_machine_is_no_second_standby_for_the_slot_that_it_had(
+    cordoned: dict[MachineId, Cordon], second: str | None
+) -> None:
+    job, _ = after(running(standbys=1), lost("m2"), joined("m2", standby=True), up("m2"))
+    job = replace(job, cordoned=cordoned)
+    job, _ = after(job, ContactChanged(at_us=1_000_000, away=["m4"]), Tick(at_us=1_200_000))
+    assert job.change is not None
+    assert job.change.joiners == {1: "m4"}
+    assert job.change.hedges.get(1) == second
 
 
 # --- a run that will soon be needed ---------------------------------------------------------------

@@ -3,7 +3,8 @@
 
 A joiner can be out of contact, its script can hang, its host can be slow. All wait for it then,
 while other standbys idle. So a recovery binds one more standby as soon as the joiner is away or
-takes much longer than its runs took before. Whichever parks later goes back to the pool.
+takes much longer than its runs took before. Whichever parks later goes back to the pool. A cordoned
+machine is never the second, not even for the slot that it had before it was lost.
 """
 
 from trainmover.controller.change.incidents import amend, incident
@@ -32,7 +33,7 @@ def hedge(job: Job, at_us: int) -> Job:
     late = [slot for slot in single if _is_late(job, slot, at_us)]
     if not late:
         return job
-    taken = {*change.joiners.values(), *change.hedges.values(), *job.away}
+    taken = {*change.joiners.values(), *change.hedges.values(), *job.away, *job.cordoned}
     found = joiners_there_are(job, late, taken)
     more = {slot: name for slot, name in found.items() if job.machines[name].state in READY}
     if not more:
