@@ -120,6 +120,19 @@ def test_nobody_waits_for_a_standby_that_only_the_controller_does_not_reach() ->
     goes_on(world, 20)
 
 
+def test_a_machine_without_power_is_given_up_later_while_no_pace_is_known() -> None:
+    """After the deadline of the first steps: that is no downtime too long."""
+    slow = {"held_up_s": 1.0, "held_up_first_s": 20.0}
+    world = World(1, machines=3, standbys=2, deadlines=slow, checkers=all_checkers())
+    assert world.run(60 * SECOND, until=lambda: world.job.all_recorded)
+    world.crash(world.job.seats[1], silent=True)
+    assert world.host is not None
+    assert not world.host.control.absence.steps.step_ms
+    world.run(15 * SECOND)
+    assert world.job.incidents == ()
+    goes_on(world, 15)
+
+
 # --- what hangs, and what fails again and again ---------------------------------------------------
 
 

@@ -71,6 +71,12 @@ class Seen:
     def has_no_power_somewhere(self) -> bool:
         return any(not box.has_power for box in self.needed)
 
+    def has_no_power_and_no_pace(self) -> bool:
+        """The controller does not know yet how long a step takes."""
+        assert self.world.host is not None
+        known = self.world.host.control.absence.steps.step_ms
+        return self.has_no_power_somewhere() and not known
+
     def may_wait_for_the_dead(self) -> bool:
         """A machine has no power, and either its state or its successor may be nowhere else."""
         lost = sum(not self.world.boxes[name].place.live for name in self.job.seats)
@@ -150,10 +156,12 @@ NOT_COUNTED = (
 )
 """As is the time in which there is no controller."""
 _SILENT = ("away_s", "held_up_s", "spare_s", "fall_back_s", "together_s", "answer_s")
+_AS_STEPS_BEGIN = ("held_up_first_s", *_SILENT)
 _PATIENCE = ("patience_s", "lease_more_s")
 FINDING = (
     Row("a socket closes", Seen.always, ("away_s", "answer_s")),
     Row("a machine has no power", Seen.has_no_power_somewhere, _SILENT),
+    Row("a machine has no power as steps begin", Seen.has_no_power_and_no_pace, _AS_STEPS_BEGIN),
     Row("a machine has no power, and is needed", Seen.may_wait_for_the_dead, _PATIENCE),
     Row("a machine has come anew, and is needed", Seen.may_wait_for_what_was, _PATIENCE),
     Row("a machine that lives is waited for", Seen.waits_for_the_living, _PATIENCE),
