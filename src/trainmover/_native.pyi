@@ -375,6 +375,44 @@ class Words:
     def parts(self) -> list[bytes]:
         """What of each object is compared, as noted."""
 
+class WindowPlan:
+    """Where the windows of objects of one layout lie, as paths: offsets of pointers, that of the
+    first one in the object, and last that of the window. What a null pointer leads to is left out."""
+
+    def __init__(self, places: list[tuple[list[int], int]], path: list[int], known: int) -> None:
+        """places: paths, and sizes. path: to a word that all objects of the layout have, `known`."""
+
+class NodeTable:
+    """Objects by number, as they were noted, and which may have changed since. What is compared by
+    address is kept alive."""
+
+    def put(
+        self,
+        number: int,
+        object: Any,
+        parts: int,
+        members: tuple[Any, ...],
+        windows: list[tuple[int, int]] | WindowPlan,
+        content: bytes | None,
+    ) -> None:
+        """Note an object. parts: a sum of 1, items of a dict, list, set or deque; 2, `__dict__` and
+        what is in it; 4, a function's; 8, a cell's; 16, a class's. members: descriptors of pointers
+        in the object. windows: addresses and sizes of memory; each is read only while those before
+        it are unchanged. content: what the last window has; it is not copied. The caller keeps
+        alive what an unchanged window leads to. Raises TypeError or ValueError for an object
+        without such parts."""
+
+    def remove(self, number: int) -> None:
+        """Note no longer what has this number."""
+
+    def changed(self) -> tuple[list[int], dict[int, bytes]]:
+        """Return the numbers of objects that may be other than noted, ascending; and the content,
+        by number, of those of which nothing else is other: it is noted."""
+
+def same_value(one: Any, other: Any) -> bool:
+    """Tell whether two values have the same types, order and bits: 1 is not True, 0.0 is not -0.0,
+    nan is nan."""
+
 def are(objects: list[Any], others: list[Any]) -> bool:
     """Whether both have the very same objects, in the same order; none of them is touched."""
 

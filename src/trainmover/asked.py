@@ -11,6 +11,7 @@ tensor), or a function of the object. What answers is compared as Python compare
 """
 
 import ctypes
+import struct
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from operator import attrgetter, is_
@@ -111,6 +112,54 @@ class PlainWords:
     """None are read in Python: a call for each would take longer than to ask."""
 
 
+class PlainWindowPlan:
+    """In Python memory is not compared."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+
+class PlainNodeTable:
+    """In Python none is kept: what reads a graph again reads all of it."""
+
+
+_SCALARS = (int, str, bytes, type(None))
+
+
+def plain_same_value(one: Any, other: Any) -> bool:
+    """In Python; see `_native.pyi` for the words."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    match one:
+        case tuple() | list() if type(one) in (tuple, list):
+            return len(one) == len(other) and all(map(plain_same_value, one, other))
+        case dict() if type(one) is dict:
+            if len(one) != len(other):
+                return False
+            return all(map(plain_same_value, one.items(), other.items()))
+        case float() if type(one) is float:
+            return _FLOAT.pack(one) == _FLOAT.pack(other)
+        case _ if type(one) in _SCALARS:
+            return bool(one == other)
+        case _:
+            return _is_same_memory(one, other)
+
+
+_FLOAT = struct.Struct("d")
+
+
+def _is_same_memory(one: Any, other: Any) -> bool:
+    """Tell whether two buffers have the same form and bytes, or two other values the same text."""
+    try:
+        a, b = memoryview(one), memoryview(other)
+    except TypeError:
+        return repr(one) == repr(other)
+    same_form = (a.format, a.shape) == (b.format, b.shape)
+    return same_form and a.c_contiguous and b.c_contiguous and a.tobytes() == b.tobytes()
+
+
 def plain_given(question: Any, objects: list[Any]) -> bytes:
     """In Python; see `_native.pyi` for the words."""
     return bytes([answer is not None for answer in map(_function(question), objects)])
@@ -141,17 +190,21 @@ def is_in_c(name: str) -> bool:
 if TYPE_CHECKING or is_in_c("Answers"):
     from trainmover._native import (
         Answers,
+        NodeTable,
         Pieces,
         Sizes,
         Stored,
         Tables,
+        WindowPlan,
         Words,
         are,
         given,
+        same_value,
         stands_for,
     )
 else:
-    Words = PlainWords
+    NodeTable, WindowPlan, Words = PlainNodeTable, PlainWindowPlan, PlainWords
+    same_value = plain_same_value
     Answers, Pieces = PlainAnswers, PlainPieces
     Sizes, Stored, Tables = PlainSizes, PlainStored, PlainTables
     are, given, stands_for = plain_are, plain_given, plain_stands_for
@@ -168,15 +221,19 @@ def held_in(tables: list[Any]) -> Held:
 __all__ = [
     "Answers",
     "Held",
+    "NodeTable",
     "Pieces",
     "PlainAnswers",
+    "PlainNodeTable",
     "PlainPieces",
     "PlainSizes",
     "PlainStored",
     "PlainTables",
+    "PlainWindowPlan",
     "Sizes",
     "Stored",
     "Tables",
+    "WindowPlan",
     "Words",
     "are",
     "given",
@@ -184,5 +241,7 @@ __all__ = [
     "is_in_c",
     "plain_are",
     "plain_given",
+    "plain_same_value",
+    "same_value",
     "stands_for",
 ]

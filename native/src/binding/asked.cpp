@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step asks of many objects at once (`asked.py`); not for Python's stable ABI.
 #ifndef Py_LIMITED_API
+#include <nanobind/stl/pair.h>
+
 #include <utility>
 #include <vector>
 
 #include "binding/defined.hpp"
 #include "binding/given.hpp"
 #include "python/asked.hpp"
+#include "python/nodes.hpp"
 #include "python/packed.hpp"
 #include "python/sets.hpp"
 #include "python/stored.hpp"
@@ -23,6 +26,19 @@ namespace {
 nb::object given_by_python(PyObject* result) {
     if (result == nullptr) throw nb::python_error();
     return nb::steal<nb::object>(result);
+}
+
+std::vector<Window> windows_of(nb::handle given, nb::handle object) {
+    std::vector<Window> result;
+    if (nb::isinstance<WindowPlan>(given)) {
+        if (!nb::cast<const WindowPlan&>(given).find(object.ptr(), result)) throw Bad("an object has another layout");
+        return result;
+    }
+    for (const auto window : nb::cast<nb::list>(given)) {
+        const auto [address, size] = nb::cast<std::pair<Pointer, std::size_t>>(window);
+        result.push_back({reinterpret_cast<const char*>(bytes_at(address)), size});
+    }
+    return result;
 }
 
 bool truth(int answer) {
@@ -110,6 +126,38 @@ void define_asked(nb::module_& m) {
                 result.append(nb::bytes(w.parts().data() + at, w.part_bytes()));
             return result;
         });
+    nb::class_<WindowPlan>(m, "WindowPlan")
+        .def("__init__",
+             [](WindowPlan* self, const std::vector<std::pair<Counts, std::size_t>>& places, const Counts& path,
+                std::uint64_t known) {
+                 std::vector<WindowPlan::Place> all;
+                 for (const auto& [one, size] : places) all.push_back({{one.begin(), one.end()}, size});
+                 for (const auto& place : all)
+                     if (place.path.empty()) throw Bad("a path has an offset");
+                 if (path.empty()) throw Bad("a path has an offset");
+                 new (self) WindowPlan(std::move(all), {path.begin(), path.end()}, known);
+             },
+             "places"_a, "path"_a, "known"_a);
+    nb::class_<NodeTable>(m, "NodeTable")
+        .def(nb::init<>())
+        .def("put",
+             [](NodeTable& t, std::size_t number, nb::handle object, unsigned parts, const nb::tuple& members,
+                nb::handle windows, nb::handle content) {
+                 std::vector<Py_ssize_t> offsets;
+                 for (const auto member : members) {
+                     offsets.push_back(offset_of(member.ptr()));
+                     if (offsets.back() < 0) throw Bad("a member is no pointer in an object");
+                 }
+                 PyObject* bytes = content.is_none() ? nullptr : content.ptr();
+                 if (!t.put(number, object.ptr(), parts, std::move(offsets), windows_of(windows, object), bytes))
+                     throw nb::python_error();
+             },
+             "number"_a, "object"_a.none(), "parts"_a, "members"_a, "windows"_a, "content"_a.none())
+        .def("remove", &NodeTable::remove, "number"_a)
+        .def("changed", [](NodeTable& t) { return given_by_python(t.changed()); });
+    m.def("same_value", [](nb::handle one, nb::handle other) {
+        return truth(same_value(one.ptr(), other.ptr()));
+    }, "one"_a.none(), "other"_a.none());
     m.def("stands_for", [](nb::handle type, nb::handle object, std::uint64_t address) {
         return stands_for(type.ptr(), object.ptr(), address);
     }, "type"_a, "object"_a, "address"_a);
