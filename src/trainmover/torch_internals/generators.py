@@ -2,6 +2,7 @@
 """Where a generator of random numbers on the CPU lies: for who asks often whether it has drawn."""
 
 import ctypes
+import functools
 import itertools
 import operator
 import struct
@@ -37,14 +38,21 @@ def _lying(generator: torch.Generator) -> list[tuple[int, int]] | None:
 
 def _size_at(address: int) -> int:
     """Of the piece of memory that begins there; 0: that is not known here."""
+    size_of = _size_function()
+    return 0 if size_of is None else int(size_of(address))
+
+
+@functools.cache
+def _size_function() -> Callable[[int], int] | None:
+    """Return what gives the size of a piece of memory, where the system has it."""
     if not sys.platform.startswith("linux"):
-        return 0
+        return None
     try:
         size_of = ctypes.CDLL(None).malloc_usable_size
     except AttributeError:
-        return 0
+        return None
     size_of.argtypes, size_of.restype = [ctypes.c_void_p], ctypes.c_size_t
-    return int(size_of(address))
+    return size_of
 
 
 def _shows_all(generator: torch.Generator) -> bool:
