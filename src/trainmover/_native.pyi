@@ -376,11 +376,11 @@ class Words:
         """What of each object is compared, as noted."""
 
 class WindowPlan:
-    """Where the windows of objects of one layout lie, as paths: offsets of pointers, that of the
-    first one in the object, and last that of the window. What a null pointer leads to is left out."""
+    """Where the windows of objects of one layout lie, as paths: offsets of pointers, of the first
+    one in the object, and last of the window. What a null pointer leads to is left out."""
 
     def __init__(self, places: list[tuple[list[int], int]], path: list[int], known: int) -> None:
-        """places: paths, and sizes. path: to a word that all objects of the layout have, `known`."""
+        """places: paths, and sizes. path: to a word that objects of the layout have, `known`."""
 
 class NodeTable:
     """Objects by number, as they were noted, and which may have changed since. What is compared by

@@ -65,6 +65,8 @@ def test_an_ordinary_script_is_carried_whole(tmp_path: Path) -> None:
         assert len(found[role]["losses"]) == 3
         assert found[role]["losses"] == found[role]["repeated"]
         assert found[role]["differences"] == []
+    assert len(found["run"]["changed"]) == 3
+    assert found["run"]["missed"] == []
 
 
 def test_state_that_lies_in_c_is_named_and_found_by_its_number(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def why_not_equal(result: dict[str, Any] | None) -> str:
         return str(why)
     if result["losses"] != result["repeated"]:
         return f"losses differ; {result['notes'][:1] or 'nothing was noted'}"
+    if result["missed"]:
+        return f"not found by a look: {result['missed'][0]}"
     return f"{result['differences'][0]}" if result["differences"] else ""
 
 

@@ -35,6 +35,8 @@ class Result:
     differences   tensors, arrays and random generators that differ afterwards: paths and values
     values        other values that differ, such as clocks
     notes         what could not be restored
+    changed       nodes that each turn has changed, and `look_us` what it took to find them
+    missed        changes that were not found so, as a full capture shows: paths and values
     """
 
     error: str = ""
@@ -49,6 +51,9 @@ class Result:
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     values: list[tuple[str, str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
+    look_us: list[float] = field(default_factory=list)
+    missed: list[tuple[str, str, str]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
@@ -73,6 +78,9 @@ def result_of(session: Session, error: str) -> Result:
         differences=_shown([one for one in proof.differences if one.is_of_numbers]),
         values=_shown([one for one in proof.differences if not one.is_of_numbers]),
         notes=proof.notes,
+        changed=session.watch.changed,
+        look_us=session.watch.took_us,
+        missed=_shown(proof.missed),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from trainmover.check.arrival import Arrival
 from trainmover.check.numbers import Numbers
+from trainmover.check.watch import Watch
 from trainmover.graph import frames as stack
 from trainmover.graph.compare import Difference, differences
 from trainmover.graph.nodes import Graph
@@ -49,12 +50,14 @@ class Proof:
     losses       values that `backward` was called on, in hex: of the first time, and of the second
     differences  paths with another value after the last step
     notes        what could not be restored
+    missed       paths whose change the looks from turn to turn have not found
     """
 
     first: list[str] = field(default_factory=list)
     second: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    missed: list[Difference] = field(default_factory=list)
 
 
 class Session:
@@ -85,6 +88,7 @@ class Session:
         self._script, self._main = script, main
         self._process = ProcessState(script)
         self._numbers = Numbers()
+        self.watch = Watch(script)
         self._warm_up, self._turns = warm_up, turns
         self._left = 0
         self._thread = threading.get_ident()
@@ -133,6 +137,7 @@ class Session:
             self._arrive(frames, loop)
             return
         self.captured = self._capture(frames)
+        self.watch.begin(frames, self._process.roots(), self._active(frames))
         self.phase = Phase.FIRST
         self._left, self._numbers.losses = self._turns, []
 
@@ -149,11 +154,14 @@ class Session:
     def _count_down(self, frames: list[types.FrameType]) -> None:
         assert self.captured is not None
         self._left -= 1
+        if self.phase is Phase.FIRST:
+            self.watch.look(frames, self._process.roots(), self._active(frames))
         if self._left > 0 or stack.place_of(frames) != self.captured.place:
             return
         if self.phase is Phase.FIRST:
             self.proof.first = self._numbers.losses
             self.after = self._capture(frames)
+            self.proof.missed = self.watch.missed(self.after)
             self._restore(frames)
             return
         assert self.after is not None

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -117,7 +118,8 @@ def _tail(output: Path) -> str:
 def _is_equal(result: dict[str, Any]) -> bool:
     """Tell whether a process has computed the same numbers again: losses, tensors and chance."""
     again = result["losses"] == result["repeated"]
-    return again and not (result["error"] or result["missing"] or result["differences"])
+    wrong = ("error", "missing", "differences", "missed")
+    return again and not any(result[name] for name in wrong)
 
 
 def _lines(run: dict[str, Any], standby: dict[str, Any] | None) -> list[str]:
@@ -129,6 +131,7 @@ def _lines(run: dict[str, Any], standby: dict[str, Any] | None) -> list[str]:
         memory = f"{blocks:,} blocks of memory with {run['memory_bytes']:,} bytes"
         lines.append(f"carried   {count:,} objects, {memory}")
         lines += _opaque_lines(run["opaque"], run["inert_count"])
+        lines += _change_lines(run)
     lines += _proof_lines("in place", run)
     return lines if standby is None else lines + _proof_lines("standby", standby)
 
@@ -143,6 +146,15 @@ def _opaque_lines(opaque: list[tuple[str, str]], inert: int) -> list[str]:
     rest = [f"          and {hidden} more"] if hidden > 0 else []
     title = f"opaque    {len(opaque)} objects, of which each process keeps its own{others}"
     return [title, *shown, *rest]
+
+
+def _change_lines(run: dict[str, Any]) -> list[str]:
+    if not run["changed"]:
+        return []
+    changed, took_us = (statistics.mean(run[name]) for name in ("changed", "look_us"))
+    lines = [f"changes   {changed:.0f} objects a turn, found in {took_us / 1000:.1f} ms (mean)"]
+    lines += [f"          not found: {path}: {old}, {new}" for path, old, new in run["missed"]]
+    return lines
 
 
 def _proof_lines(title: str, result: dict[str, Any]) -> list[str]:

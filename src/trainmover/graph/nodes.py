@@ -25,6 +25,10 @@ Path = tuple[Any, str] | None
 """Where an object was first met: the path to its owner, and the label in it."""
 
 
+LEFT_OUT: Ref = ("left out",)
+"""Stands for the gradient of a tensor whose content and gradient others carry."""
+
+
 def node_ref(number: int) -> Ref:
     """Return the reference to a node."""
     return ("", number)

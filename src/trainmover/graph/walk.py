@@ -16,11 +16,22 @@ from trainmover.graph.blocks import BlockReader, BlockView, Span
 from trainmover.graph.kinds import kind_for
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts
-from trainmover.graph.nodes import PLAIN, Graph, Node, Opaque, Path, Ref, Roots, node_ref, path_text
+from trainmover.graph.nodes import (
+    PLAIN,
+    Graph,
+    Node,
+    Opaque,
+    Path,
+    Ref,
+    Roots,
+    node_number,
+    node_ref,
+    path_text,
+)
 from trainmover.graph.script import GLOBALS_OF_PYTHON, Script, is_importable
 
 _IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
-_ADDRESS_MIN = 1 << 32
+ADDRESS_MIN = 1 << 32
 """Smaller integers are no addresses of objects on 64-bit hosts."""
 _SINGLETONS = {id(Ellipsis): "Ellipsis", id(NotImplemented): "NotImplemented"}
 
@@ -28,8 +39,10 @@ _SINGLETONS = {id(Ellipsis): "Ellipsis", id(NotImplemented): "NotImplemented"}
 class Walk:
     """One capture.
 
-    nodes   what was found; `objects` by node
-    opaque  what cannot be carried
+    nodes     what was found; `objects` by node
+    opaque    what cannot be carried
+    edges     nodes that were referred to, in order, each time
+    integers  values that may be the address of an object
     """
 
     def __init__(self, script: Script) -> None:
@@ -37,32 +50,46 @@ class Walk:
         self.nodes: list[Node] = []
         self.objects: dict[int, Any] = {}
         self.opaque: list[Opaque] = []
+        self.edges: list[int] = []
+        self.integers: list[int] = []
         self._blocks = BlockReader(self.nodes, self.objects)
         self._numbers: dict[int, int] = {}
         self._pending: list[tuple[int, object, Path]] = []
-        self._large_integers: set[int] = set()
 
     def ref(self, obj: Any, owner: Path, label: str) -> Ref:
         """Return the reference to an object that its owner has under a label."""
         kind = type(obj)
         if kind in PLAIN:
-            if kind is int and obj > _ADDRESS_MIN:
-                self._large_integers.add(obj)
+            if kind is int and obj > ADDRESS_MIN:
+                self.integers.append(obj)
             return (obj,)
         number = self._numbers.get(id(obj))
         if number is None:
             named = self._named(obj, kind)
             if named is not None:
                 return named
-            number = self._numbers[id(obj)] = len(self.nodes)
-            self.nodes.append(())
-            self.objects[number] = obj
+            number = self.enter(obj)
             self._pending.append((number, obj, (owner, label)))
+        self.edges.append(number)
         return node_ref(number)
+
+    def enter(self, obj: Any) -> int:
+        """Return the number of a new node, which is read later."""
+        number = self._numbers[id(obj)] = len(self.nodes)
+        self.nodes.append(())
+        self.objects[number] = obj
+        return number
 
     def block(self, span: Span, address: int) -> BlockView | None:
         """Return the view of an address in a range of memory, which becomes a node."""
-        return self._blocks.view(span, address)
+        view = self._blocks.view(span, address)
+        if view is not None:
+            self.edges.append(node_number(view[0]))
+        return view
+
+    def gradient(self, tensor: Any, path: Path) -> Ref | None:
+        """Return the reference to a tensor's gradient; None if it has none."""
+        return None if tensor.grad is None else self.ref(tensor.grad, path, ".grad")
 
     def is_opaque(self, obj: object, path: Path) -> None:
         """Note an object that cannot be carried."""
@@ -77,13 +104,16 @@ class Walk:
     def finish(self) -> None:
         """Visit all objects that were referred to, and theirs."""
         while self._pending:
-            number, obj, path = self._pending.pop()
-            kind = kind_for(obj)
-            self.nodes[number] = (kind.name, *kind.read(obj, self, path))
+            self.read(*self._pending.pop())
+
+    def read(self, number: int, obj: Any, path: Path) -> None:
+        """Read the body of an object's node."""
+        kind = kind_for(obj)
+        self.nodes[number] = (kind.name, *kind.read(obj, self, path))
 
     def addresses(self) -> dict[int, int]:
         """Return integers that are the address of an object in the graph, with its node."""
-        return {one: self._numbers[one] for one in self._large_integers & self._numbers.keys()}
+        return {one: self._numbers[one] for one in {*self.integers} & self._numbers.keys()}
 
     def visited(self) -> set[int]:
         """Return the addresses of all objects that are nodes."""

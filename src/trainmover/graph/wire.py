@@ -30,7 +30,7 @@ def to_bytes(graph: Graph) -> bytes:
     return encode(
         (
             MADE_BY,
-            [(tuple(one.code), one.position) for one in graph.place],
+            as_values(graph.place),
             (roots.modules, roots.frames, roots.active, roots.process, [*roots.loose.items()]),
             graph.nodes,
             [*graph.addresses.items()],
@@ -49,7 +49,7 @@ def from_bytes(data: bytes) -> Graph:
         place, roots, nodes, addresses, opaque, facts = rest
         modules, frames, active, process, loose = roots
         graph = Graph(
-            [Stand(CodeKey(*code), tuple(position)) for code, position in place],
+            as_place(place),
             Roots(modules, frames, active, process, dict(loose)),
             nodes,
             dict(addresses),
@@ -58,26 +58,52 @@ def from_bytes(data: bytes) -> Graph:
         )
         _check(graph)
     except (*MALFORMED, TypeError, ValueError, LookupError, AttributeError) as error:
-        raise ProtocolError(
-            f"Bytes that should hold a script's state do not: {error}",
-            means="No rank can be restored from them; nothing in this process was changed.",
-            do="All processes of a job must run the same versions of trainmover, Python and torch.",
-        ) from error
+        raise protocol_error("a script's state", error) from error
     return graph
+
+
+def as_values(place: list[Stand]) -> list[Any]:
+    """Return a place as plain values."""
+    return [(tuple(one.code), one.position) for one in place]
+
+
+def as_place(values: Any) -> list[Stand]:
+    """Return the place of such values."""
+    return [Stand(CodeKey(*code), tuple(position)) for code, position in values]
+
+
+def protocol_error(what: str, error: BaseException) -> ProtocolError:
+    """Return the error for bytes that should hold something and do not."""
+    return ProtocolError(
+        f"Bytes that should hold {what} do not: {error}",
+        means="No rank can be restored from them; nothing in this process was changed.",
+        do="All processes of a job must run the same versions of trainmover, Python and torch.",
+    )
+
+
+def check_node(number: int, node: Any) -> None:
+    """Raise ValueError for a node that no walk makes."""
+    if type(node) is not tuple or not node or node[0] not in (*KINDS, "block"):
+        raise ValueError(f"node {number} is of no kind")
+    if node[0] == "block" and not _is_content(node[1:]):
+        raise ValueError(f"block {number} has no content and no size")
+
+
+def _is_content(body: tuple[Any, ...]) -> bool:
+    return len(body) == 1 and (type(body[0]) is bytes or (type(body[0]) is int and body[0] >= 0))
 
 
 def _check(graph: Graph) -> None:
     """Refuse nodes that no walk makes, before anything is restored from them."""
     for number, node in enumerate(graph.nodes):
-        if type(node) is not tuple or not node or node[0] not in (*KINDS, "block"):
-            raise ValueError(f"node {number} is of no kind")
+        check_node(number, node)
     for value in (vars(graph.roots), graph.nodes):
-        for number in _references(value):
+        for number in references(value):
             if type(number) is not int or not 0 <= number < len(graph.nodes):
                 raise ValueError(f"there is no node {number}")
 
 
-def _references(value: Any) -> Iterator[Any]:
+def references(value: Any) -> Iterator[Any]:
     """Yield the number of each node that is referred to in a value."""
     pending = [value]
     while pending:

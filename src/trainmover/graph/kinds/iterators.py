@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
     from trainmover.graph.walk import Walk
 
-_SEQUENCES = frozenset[type](map(type, map(iter, ([], (), range(1), "", b""))))
+SEQUENCES = frozenset[type](map(type, map(iter, ([], (), range(1), "", b""))))
 """Iterators that are an index into a sequence, which `__setstate__` sets."""
 _COPIED: frozenset[type] = frozenset(map(type, map(iter, (set(), {}, {}.values(), {}.items()))))
 """Iterators of which `__reduce__` gives a list of what is left, so they are made anew."""
@@ -35,7 +35,7 @@ _OTHERS: tuple[Any, ...] = (
     *(type(iter(range(2**70))), type(iter(int, 1))),
     *(getattr(itertools, name) for name in _NAMES),
 )
-TYPES: frozenset[type] = _SEQUENCES | _COPIED | frozenset(_OTHERS)
+TYPES: frozenset[type] = SEQUENCES | _COPIED | frozenset(_OTHERS)
 _MAKERS = TYPES | {iter, reversed}
 """What `__reduce__` of these iterators names; nothing else is called."""
 _LOOPS = frozenset(KINDS)
@@ -53,7 +53,7 @@ class Iterator(Kind):
         make, arguments, *rest = obj.__reduce__()
         state = rest[0] if rest else None
         kind = walk.ref(type(obj), path, ".<type>")
-        if type(obj) in _SEQUENCES and state is None:
+        if type(obj) in SEQUENCES and state is None:
             return kind, None, [], None
         return (
             kind,
@@ -77,7 +77,7 @@ class Iterator(Kind):
         if old and cls not in _REMADE and all(map(_is_same, was, new)):
             if old_state is state or (type(state) is int and old_state == state):
                 return restore.take(ref, live)
-            if cls in _SEQUENCES:
+            if cls in SEQUENCES:
                 live.__setstate__(state)
                 return restore.take(ref, live)
         made = maker(*new)
@@ -91,7 +91,7 @@ class Iterator(Kind):
         if type(live) is not cls or not may_keep or not restore.is_free(live, ref):
             return (), None
         _, arguments, *rest = live.__reduce__()
-        if cls in _SEQUENCES and not rest:
+        if cls in SEQUENCES and not rest:
             return (), None
         return arguments, rest[0] if rest else None
 
@@ -101,7 +101,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _exhausted(live: Any) -> Any:
-    iterator = live if type(live) in _SEQUENCES else iter(())
+    iterator = live if type(live) in SEQUENCES else iter(())
     iterator.__setstate__(sys.maxsize)
     next(iterator, None)
     return iterator

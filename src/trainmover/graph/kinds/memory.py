@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainmover.graph.blocks import BlockView, bytes_of, span_of_array, span_of_storage
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
-from trainmover.graph.nodes import Path, Ref, node_number
+from trainmover.graph.nodes import LEFT_OUT, Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ class StridedTensor(Kind):
         if not leaf:
             walk.keeps_graph(obj, path)
         rest: dict[str, Any] = {}
-        if leaf and obj.grad is not None:
-            rest["grad"] = walk.ref(obj.grad, path, ".grad")
+        gradient = walk.gradient(obj, path) if leaf else None
+        if gradient is not None:
+            rest["grad"] = gradient
         if obj.__dict__:
             rest["dict"] = walk.ref(obj.__dict__, path, ".__dict__")
         for name in _HOOKS if leaf else ():
@@ -126,6 +127,8 @@ def _with_memory(live: Any, fits: bool, cls: Any, memory: Tensor) -> Tensor:
 
 def _restore_grad(live: Any, rest: dict[str, Ref], restore: "Restore") -> None:
     grad = None
+    if rest.get("grad") == LEFT_OUT:
+        return
     if "grad" in rest:
         grad = restore.get(rest["grad"], MISSING if live.grad is None else live.grad)
     if grad is not live.grad and grad is not HOLE:
