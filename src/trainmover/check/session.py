@@ -179,6 +179,8 @@ class Session:
         roots = self._process.roots()
         self.proof.notes = restore(self.captured, frames, self._script, roots, self._active(frames))
         self._process.write(roots)
+        unlike = differences(self.captured, self._capture(frames))
+        self.proof.notes += [f"{one.path} was not restored: {one.second}" for one in unlike]
         self.phase = Phase.AGAIN
         self._left, self._numbers.losses = self._turns, []
 

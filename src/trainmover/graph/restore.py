@@ -41,13 +41,13 @@ class Restore:
         self.blocks = BlockRestorer(graph.nodes, graph.objects)
         self.notes: list[str] = []
         self._nodes, self._addresses = graph.nodes, graph.addresses
-        self._own = graph.objects
         self._facts, self._my_facts = graph.facts, facts()
         self._objects: dict[int, Any] = {}
         self._owners: dict[int, int] = {}
         self._expected: dict[int, Any] = {}
         self._kept: list[Any] = []
         self._earlier = {} if before is None else before._objects
+        self._own = graph.objects | self._earlier
         self._spares: dict[type, list[Any]] = {} if before is None else before._spares
         self._codes: dict[CodeKey, types.CodeType] | None = None
         self._classes: dict[tuple[str, str], type] | None = None
