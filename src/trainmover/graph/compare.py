@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from trainmover.graph.machine import is_fact
 from trainmover.graph.nodes import Graph, Path, node_number, path_text
 
 _TEXT_MAX = 60
@@ -34,7 +35,8 @@ class Difference(NamedTuple):
 def differences(first: Graph, second: Graph) -> Iterator[Difference]:
     """Yield where two graphs of one script differ, nearest to the roots first.
 
-    Objects that only C refers to are left out: batches that are under way come and go there.
+    Facts of the two machines are equal, each to the other's. Objects that only C refers to are left
+    out: batches that are under way come and go there.
     """
     yield from _Comparison(first, second).run()
 
@@ -80,6 +82,8 @@ class _Comparison:
                 self._pending.append((a, b, (path, label), kind))
             return None
         if _is_equal(mine, other) or self._are_addresses_of_one(mine, other):
+            return None
+        if is_fact(mine, other, self._first.facts, self._second.facts):
             return None
         return _said(mine), _said(other)
 
