@@ -132,6 +132,7 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.standby
 	$(BIN)/python -m bench.collectives
 	$(BIN)/python -m bench.state
+	$(BIN)/python -m bench.graph
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.flood
 	$(BIN)/python -m bench.control

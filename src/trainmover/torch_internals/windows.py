@@ -9,6 +9,7 @@ Windows are in order: each one is at its address as long as those before it are 
 """
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -42,12 +43,14 @@ class AutogradLayout(NamedTuple):
     meta       in the object of a tensor: address of what autograd keeps of it, or 0
     meta_size  bytes there that hold gradient, function, hooks and flags
     gradient   there: address of the gradient
+    volatile   there: words that change as a graph uses a leaf, and are no state
     nbytes     in the object of a storage: its size
     """
 
     meta: int
     meta_size: int
     gradient: int
+    volatile: tuple[int, ...]
     nbytes: int
 
 
@@ -71,15 +74,21 @@ def _plan(*, version: bool, gradient: bool) -> WindowPlan | None:
         ([_PYTHONS, first], layout.offset - _FORM_BEFORE + _FORM_BYTES - first),
         ([_PYTHONS, layout.storage, layout.data], more.nbytes + WORD_BYTES - layout.data),
     ]
-    if gradient:
-        places.append(([_PYTHONS, more.meta, 0], more.meta_size))
-    else:
-        behind = more.gradient + WORD_BYTES
-        places.append(([_PYTHONS, more.meta, 0], more.gradient))
-        places.append(([_PYTHONS, more.meta, behind], more.meta_size - behind))
+    left_out = more.volatile if gradient else (*more.volatile, more.gradient)
+    for start, size in _around(left_out, more.meta_size):
+        places.append(([_PYTHONS, more.meta, start], size))
     if version:
         places.append(([_PYTHONS, layout.version, layout.counted], _VERSION_BYTES))
     return WindowPlan(places, [_PYTHONS, 0], layout.kind)
+
+
+def _around(left_out: tuple[int, ...], size: int) -> Iterator[Window]:
+    """Give the ranges of so many bytes that lie around these words."""
+    start = 0
+    for word in (*sorted(left_out), size):
+        if word > start:
+            yield start, word - start
+        start = word + WORD_BYTES
 
 
 def windows_of_storage(storage: UntypedStorage) -> list[Window] | None:
@@ -113,11 +122,21 @@ def _head(tensor: Tensor) -> bytes:
     return ctypes.string_at(tensor._cdata, _HEAD_BYTES)
 
 
-def _parts_of_meta(leaf: Tensor, meta: int) -> tuple[int, int] | None:
-    """Return how far the flags reach, to the first word that follows one, and the gradient's place.
+def _parts_of_meta(leaf: Tensor, meta: int) -> tuple[int, int, tuple[int, ...]] | None:
+    """Return how far the flags reach, to the first word that follows one, and the gradient's place;
+    and which words change as a graph uses the leaf.
 
     The gradient stands before the flags.
     """
+    unused = words_in(read_at(meta, _META_BYTES))
+    graph = leaf.exp()  # It keeps what collects the leaf's gradient.
+    used = words_in(read_at(meta, _META_BYTES))
+    volatile = [
+        n * WORD_BYTES
+        for n, pair in enumerate(zip(unused, used, strict=True))
+        if pair[0] != pair[1]
+    ]
+    del graph
     leaf.grad = torch.ones(3)
     words = words_in(read_at(meta, _META_BYTES))
     if words.count(leaf.grad._cdata) != 1:
@@ -132,7 +151,10 @@ def _parts_of_meta(leaf: Tensor, meta: int) -> tuple[int, int] | None:
         for at in range(first, len(words))
         if [now[at] & 0xFF for now in seen] == [1, 0, 1, 0] and seen[0][at] == seen[2][at]
     ]
-    return ((flags[0] + 1) * WORD_BYTES, (first - 1) * WORD_BYTES) if flags else None
+    if not flags:
+        return None
+    size = (flags[0] + 1) * WORD_BYTES
+    return size, (first - 1) * WORD_BYTES, tuple(one for one in volatile if one < size)
 
 
 def _nbytes_at() -> int | None:
