@@ -16,7 +16,9 @@ from tests.graph.carrying import SCRIPT, carried, graph_of, restored
 from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.graph import wire
 from trainmover.graph.compare import differences
+from trainmover.graph.delta import apply
 from trainmover.graph.frames import script_frames
+from trainmover.graph.look import Look
 from trainmover.graph.nodes import Graph, Roots
 from trainmover.graph.restore import restore
 from trainmover.graph.walk import capture
@@ -246,3 +248,39 @@ def test_a_fact_of_the_machine_stays_its_own(theirs: Any, mine: Any, kept: bool)
         patch.setattr("trainmover.graph.restore.facts", lambda: facts)
         assert restored(graph, other) == []
     assert other == [mine if kept else theirs]
+
+
+@pytest.fixture
+def bulk(monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    """A tensor that is too large to be copied."""
+    monkeypatch.setattr("trainmover.graph.blocks.BULK_BYTES", 1000)
+    return torch.arange(500.0)
+
+
+def test_large_memory_is_not_copied_and_stays(bulk: torch.Tensor) -> None:
+    mine = [bulk, bulk[3:], bulk.numpy()]
+    graph = graph_of(mine)
+    assert len(to_bytes(graph)) < 20_000
+    assert restored(graph, mine) == []
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_large_memory_that_is_another_is_told(bulk: torch.Tensor, in_place: bool) -> None:
+    graph = graph_of([bulk])
+    other = [bulk] if in_place else [bulk.clone()]
+    other[0][7] = -1
+    (note,) = restored(graph if in_place else carried(graph), other)
+    assert "2,000 bytes is not as it was" in note
+    assert other[0][7] == -1
+    assert [*differences(graph, graph_of(other))]
+
+
+def test_a_look_finds_that_large_memory_has_changed(bulk: torch.Tensor) -> None:
+    look = Look(SCRIPT)
+    held: dict[str, object] = {"heap": [bulk]}
+    graph = look.capture([], held)
+    assert look.delta([], held).nodes == {}
+    bulk.numpy()[3] = 9
+    now = apply(graph, look.delta([], held))
+    assert [*differences(now, graph_of([bulk]))] == []
+    assert [*differences(now, graph)]

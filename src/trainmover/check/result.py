@@ -93,4 +93,5 @@ def _kinds(graph: Graph) -> Counter[str]:
 
 
 def _memory(graph: Graph) -> int:
-    return sum(len(node[1]) for node in graph.nodes if node[0] == "block")
+    blocks = [node[1] for node in graph.nodes if node[0] == "block"]
+    return sum(one if isinstance(one, int) else len(one) for one in blocks)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks of memory that tensors and arrays are views of, known by address and size.
 
-The body of a block's node is its content; or its size alone, where somebody else carries that.
+The body of a block's node is its content; or its size alone, where somebody else carries that; or,
+of a large one, size and digest: it is not copied, but whether it is as it was is known.
 """
 
 import bisect
@@ -11,8 +12,12 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import UntypedStorage
+from xxhash import xxh3_64_intdigest
 
-from trainmover.graph.nodes import Ref, node_ref
+from trainmover.graph.nodes import Node, Ref, node_ref
+
+BULK_BYTES = 64 << 20
+"""Size from which a block is not copied."""
 
 BlockView = tuple[Ref, int]
 """Reference to a block, and offset in bytes from its start."""
@@ -53,6 +58,19 @@ def content_of(span: Span) -> bytes:
     return bytes_of(span.owner).cpu().numpy().tobytes()
 
 
+def body_of(span: Span) -> Node:
+    """Return the node of a range as it is now."""
+    if span.size < BULK_BYTES:
+        return "block", content_of(span)
+    return "block", span.size, _digest_of(span)
+
+
+def _digest_of(span: Span) -> int:
+    if span.device != "cpu":
+        return xxh3_64_intdigest(content_of(span))
+    return xxh3_64_intdigest((ctypes.c_ubyte * span.size).from_address(span.start))
+
+
 def bytes_of(storage: UntypedStorage) -> torch.Tensor:
     """Return a storage as a tensor of bytes."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -84,7 +102,7 @@ class BlockReader:
     def enter(self, span: Span) -> int:
         """Return the number of a new node for a range."""
         number = len(self._nodes)
-        self._nodes.append(("block", content_of(span)))
+        self._nodes.append(body_of(span))
         self._objects[number] = span.owner
         return number
 
@@ -99,12 +117,16 @@ class BlockReader:
 
 
 class BlockRestorer:
-    """Blocks as they are filled: each node takes one range of this process's memory."""
+    """Blocks as they are filled: each node takes one range of this process's memory.
+
+    unlike  sizes of large blocks that are not as they were, and were not copied
+    """
 
     def __init__(self, nodes: list[tuple[Any, ...]], objects: dict[int, Any]) -> None:
         self._nodes, self._objects = nodes, objects
         self._storages: dict[int, UntypedStorage] = {}
         self._taken: dict[int, int] = {}
+        self.unlike: list[int] = []
 
     def storage(self, number: int, live: Span | None, device: str = "cpu") -> UntypedStorage:
         """Return the filled storage of a block.
@@ -122,13 +144,15 @@ class BlockRestorer:
                 found = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
             if content is not None:
                 _fill(found, content)
+            elif self._nodes[number][2:] not in ((), (_digest_of(span_of_storage(found)),)):
+                self.unlike.append(size)
             self._storages[number] = found
             self._taken[found.data_ptr()] = number
         return self._storages[number]
 
     def _content(self, number: int) -> tuple[bytes | None, int]:
         """Return the content of a block, None if somebody else carries it, and its size."""
-        kind, content = self._nodes[number]
+        kind, content, *_ = self._nodes[number]
         if kind != "block":
             raise ValueError(f"node {number} is a {kind} and no block")
         return (None, content) if type(content) is int else (content, len(content))

@@ -16,7 +16,7 @@ from torch import UntypedStorage
 from trainmover.graph.blocks import (
     BlockReader,
     Span,
-    content_of,
+    body_of,
     span_of_array,
     span_of_storage,
 )
@@ -371,7 +371,7 @@ class LiveBlocks(BlockReader):
     def _body(self, span: Span) -> Node:
         if span.start in self.left_out:
             return "block", span.size
-        return "block", content_of(span)
+        return body_of(span)
 
 
 def _moved(span: Span) -> bool:

@@ -312,6 +312,8 @@ class Look:
         node, obj = self._walk.nodes[number], self._walk.objects[number]
         if node[0] in IMMUTABLE or (node[0] == "block" and type(node[1]) is int):
             self._table.remove(number)
+            if node[0] == "block" and len(node) == 3:  # A large one, known by its digest.
+                self._unchecked.add(number)
             return
         check: Check | None = None
         if node[0] != "block":

@@ -260,6 +260,10 @@ class Restore:
         for name, ref in roots.process.items():
             if name in process and self.get(ref, process[name]) is not process[name]:
                 self.note(f"{name} was exchanged")
+        self.notes += [
+            f"memory of {size:,} bytes is not as it was, and too large to be kept"
+            for size in self.blocks.unlike
+        ]
 
     def _loose(self, wanted: Mapping[tuple[Any, ...], list[Ref]]) -> None:
         mine = loose_objects(self.script, self._owners) if wanted else {}

@@ -90,7 +90,9 @@ def check_node(number: int, node: Any) -> None:
 
 
 def _is_content(body: tuple[Any, ...]) -> bool:
-    return len(body) == 1 and (type(body[0]) is bytes or (type(body[0]) is int and body[0] >= 0))
+    if len(body) == 1 and type(body[0]) is bytes:
+        return True
+    return len(body) in (1, 2) and all(type(one) is int and one >= 0 for one in body)
 
 
 def _check(graph: Graph) -> None:
