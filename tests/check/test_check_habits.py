@@ -22,7 +22,6 @@ NOT_EQUAL = {
     "loops/drawn_inside": "job.batches refuses to be asked within a step",
     "loops/summed": "it has no loop: sum() and map() go through the batches, in C",
     "meters/averaged_with_time": "it keeps a time in a tensor",
-    "updates/autocast_by_pass": "autocast keeps copies of weights, in C++",
     "updates/chosen_by_set": "it depends on addresses: two plain runs of it differ",
     "variables/best_saved": "it keeps the path of a temporary folder, which is gone",
     "variables/rule_compiled": "it compiles texts that change, and code is not carried",

@@ -21,7 +21,7 @@ import torch
 import torch.utils.data
 
 from trainmover.check.result import Result, result_of
-from trainmover.check.session import Finished, Session
+from trainmover.check.session import Finished, Handover, Session
 from trainmover.graph.caches import keep_entries_in_python
 from trainmover.graph.script import Script
 from trainmover.graph.wire import from_bytes, to_bytes
@@ -67,17 +67,12 @@ def main(argv: list[str]) -> None:
 def _session(
     folder: Path, role: str, script: Script, names: dict[str, Any], turns: int, warm_up: int
 ) -> Session:
-    if role == RUN:
-        return Session(script, names, warm_up=warm_up, turns=turns)
-    return Session(
-        script,
-        names,
-        warm_up=warm_up,
-        turns=turns,
-        taken=from_bytes((folder / "capture").read_bytes()),
-        expected=from_bytes((folder / "after").read_bytes()),
-        losses=json.loads((folder / "losses").read_text()),
-    )
+    taken = None
+    if role == STANDBY:
+        captured = from_bytes((folder / "capture").read_bytes())
+        after = from_bytes((folder / "after").read_bytes())
+        taken = Handover(captured, after, json.loads((folder / "losses").read_text()))
+    return Session(script, names, warm_up=warm_up, turns=turns, taken=taken)
 
 
 def _leave(folder: Path, session: Session, result: Result) -> None:

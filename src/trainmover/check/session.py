@@ -60,12 +60,21 @@ class Proof:
     missed: list[Difference] = field(default_factory=list)
 
 
+@dataclass
+class Handover:
+    """What a run leaves for a standby: its capture, and what it came to from there."""
+
+    captured: Graph
+    after: Graph
+    losses: list[str]
+
+
 class Session:
     """One run of a script under check.
 
     warm_up  updates before the capture, or before a standby takes over
     turns    turns of the loop that are repeated
-    taken    the capture of a run that this process restores as a standby
+    taken    what a run has left, if this is a standby
     """
 
     def __init__(
@@ -75,13 +84,11 @@ class Session:
         *,
         warm_up: int,
         turns: int,
-        taken: Graph | None = None,
-        expected: Graph | None = None,
-        losses: list[str] | None = None,
+        taken: Handover | None = None,
     ) -> None:
-        self.proof = Proof(first=[] if losses is None else losses)
-        self.captured: Graph | None = taken
-        self.after: Graph | None = expected
+        self.proof = Proof(first=[] if taken is None else taken.losses)
+        self.captured = None if taken is None else taken.captured
+        self.after = None if taken is None else taken.after
         self.loops: list[ActiveLoop] = []
         self.phase = Phase.WARM_UP
         self._is_standby = taken is not None
@@ -128,6 +135,8 @@ class Session:
                 self._count_down(frames)
             case Phase.AGAIN:
                 self._count_down(frames)
+            case Phase.OVER:  # The script has caught it.
+                raise Finished
             case _:
                 pass
 
