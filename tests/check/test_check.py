@@ -43,10 +43,11 @@ for epoch in range(3):
 
 
 def check(path: Path, *options: str) -> tuple[int, dict[str, Any], str]:
-    """Exit status, result and errors of one check."""
+    """Exit status, result (rank 0's by role) and errors of one check."""
     command = [sys.executable, "-m", "trainmover.cli.main", "check", "--json", *options, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=path.parent)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+    found = json.loads(done.stdout or "{}")
+    return done.returncode, found | found.get("ranks", [{}])[0], done.stderr
 
 
 def written(folder: Path, extra: str = "", held: str = "") -> Path:
@@ -191,3 +192,22 @@ def has_ended(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_ranks_that_work_together_are_checked_together(tmp_path: Path) -> None:
+    held = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(100 + rank)
+model = nn.parallel.DistributedDataParallel(model)
+def grow():
+    scale = torch.tensor(1.0 + 0.1 * rank)
+    dist.all_reduce(scale)
+    return scale
+"""
+    status, found, _ = check(written(tmp_path, "* grow()", held), "--nproc", "2", "--steps", "4")
+    assert status == 0
+    losses = [[rank[role]["losses"] for role in ("run", "standby")] for rank in found["ranks"]]
+    assert losses[0][0] != losses[1][0]
+    assert [len(one) for rank in losses for one in rank] == [4] * 4

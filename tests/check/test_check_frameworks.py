@@ -145,4 +145,4 @@ def test_a_framework_s_steps_are_made_again(
     )
     found = json.loads(done.stdout)
     assert found["equal"], found
-    assert found["standby"]["losses"]
+    assert found["ranks"][0]["standby"]["losses"]

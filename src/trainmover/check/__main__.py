@@ -40,7 +40,8 @@ def main(argv: list[str]) -> None:
     """Run the script under check, and write the result."""
     folder, role = Path(argv[0]), argv[1]
     turns, warm_up, is_module = int(argv[2]), int(argv[3]), argv[4] == "1"
-    _be_one_rank()
+    if "RANK" not in os.environ:
+        _be_one_rank()
     _load_in_this_process()
     if role == STANDBY:
         torch.manual_seed(_SEED_OF_STANDBY)

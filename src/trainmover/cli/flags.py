@@ -240,10 +240,13 @@ def check(parser: argparse.ArgumentParser) -> None:
         "--after", type=int, default=5, metavar="N", help="updates before that (default: 5)"
     )
     parser.add_argument(
+        "--nproc", type=int, default=1, metavar="N", help="ranks of the script (default: 1)"
+    )
+    parser.add_argument(
         "--no-standby", action="store_true", help="repeat steps in place only, in one process"
     )
     parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds for each process"
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds for all ranks, each time"
     )
     parser.add_argument("--json", action="store_true", help=_JSON)
     parser.add_argument("-m", action="store_true", dest="module", help="script is a module's name")

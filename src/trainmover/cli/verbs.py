@@ -150,7 +150,7 @@ VERBS = {
     ),
     "check": Verb(
         "run a script's first steps twice, here, and say what of it is carried and what differs",
-        "trainmover.cli.check",
+        "trainmover.cli.check.check",
         flags.check,
     ),
     "doctor": Verb(

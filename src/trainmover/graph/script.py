@@ -111,15 +111,8 @@ class Script:
             for one in gc.get_objects()
             if type(one) is types.FunctionType and self.owns_code(one.__code__)
         ]
-        pending += [frame for names in self.modules().values() if (frame := _code_of(names))]
-        seen = set()
-        while pending:
-            code = pending.pop()
-            if id(code) in seen:
-                continue
-            seen.add(id(code))
-            yield code
-            pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        pending += [code for names in self.modules().values() if (code := _code_of(names))]
+        yield from _nested(pending)
 
     def patches(self) -> dict[tuple[str, str], object]:
         """Return functions that the script has put into library modules, by module and name."""
@@ -131,6 +124,25 @@ class Script:
             for name, value in list(vars(module).items())
             if type(value) is types.FunctionType and self.owns_code(value.__code__)
         }
+
+
+def code_of_library(module: str, key: CodeKey) -> types.CodeType | None:
+    """Return the code that a loaded module of a library defines; None if it defines no such."""
+    code = _code_of(vars(sys.modules[module])) if module in sys.modules else None
+    found = _nested([] if code is None else [code])
+    return next((one for one in found if one.co_name != "<module>" and code_key(one) == key), None)
+
+
+def _nested(pending: list[types.CodeType]) -> Iterator[types.CodeType]:
+    """Yield these and all that are defined within them."""
+    seen = set()
+    while pending:
+        code = pending.pop()
+        if id(code) in seen:
+            continue
+        seen.add(id(code))
+        yield code
+        pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
 
 
 def _code_of(names: dict[str, Any]) -> types.CodeType | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, same_objects
 from trainmover.graph.nodes import Path, node_number
-from trainmover.graph.script import CodeKey, code_key
+from trainmover.graph.script import CodeKey, code_key, code_of_library
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -40,7 +40,7 @@ class Function(Kind):
         cells = zip(obj.__closure__ or (), code.co_freevars, strict=True)
         return (
             tuple(code_key(code)),
-            obj.__module__,
+            obj.__globals__.get("__name__"),
             obj.__name__,
             [walk.ref(cell, path, f".<cell {name}>") for cell, name in cells],
             walk.ref(obj.__defaults__, path, ".__defaults__"),
@@ -83,12 +83,14 @@ def _made(
     live: Any, key: CodeKey, module: str | None, name: str, cells: Refs, restore: "Restore"
 ) -> Any:
     """Return a new function; HOLE if this process has no such code."""
-    code, names = restore.code(key), restore.script.modules().get(module or "")
-    if code is None or names is None:
-        if type(live) is not types.FunctionType or code_key(live.__code__) != key:
-            return HOLE
+    names: Any = getattr(sys.modules.get(module or ""), "__dict__", None)
+    if module in restore.script.modules():
+        code, names = restore.code(key), restore.script.modules()[module]
+    elif type(live) is types.FunctionType and code_key(live.__code__) == key:
         code, names = live.__code__, live.__globals__
-    if len(code.co_freevars) != len(cells):
+    else:
+        code = code_of_library(module or "", key)
+    if code is None or names is None or len(code.co_freevars) != len(cells):
         return HOLE
     numbers = [*map(node_number, cells)]
     closure = tuple(
