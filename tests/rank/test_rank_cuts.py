@@ -220,6 +220,14 @@ def test_a_vault_that_had_it_before_all_went_back_gets_the_new_one() -> None:
     assert put.vault == "v1"
 
 
+def test_a_vault_that_has_the_one_that_all_go_back_to_does_not_get_it_again() -> None:
+    cuts = Cuts[Snapshot]()
+    cuts.given(took(cuts, 5), "", 1)
+    cuts.completed(Step(5))
+    cuts.back_to(Step(5))
+    assert cuts.follow(RANK, "v", Epoch(2)) is None
+
+
 def test_before_a_cut_is_complete_none_is_given_to_a_new_buddy() -> None:
     cuts = Cuts[Snapshot]()
     took(cuts, 1)

@@ -150,6 +150,12 @@ def test_the_joiner_takes_state_from_a_replica_and_its_record_from_a_vault() -> 
     assert (order.committed, order.closing) == (7, False)
 
 
+def test_a_vault_that_was_lost_after_the_verdict_gives_no_record() -> None:
+    job, _ = after(running(standbys=2), lost("m2"), vault("m4", 2, {1: [8]}), *DRAINED[:-1])
+    _, effects = after(job, lost("m4"), *AT_BOUNDARY, parked("m5", 1, 2))
+    assert orders(effects, m.Switch)["m5"].records == {1: ["vault-m3"]}
+
+
 def test_a_record_that_was_lost_after_the_verdict_ends_the_job() -> None:
     vaults = {**BOUNDARY.change.vaults, "m3": {}} if BOUNDARY.change else {}
     assert BOUNDARY.change is not None

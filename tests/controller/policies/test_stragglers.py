@@ -255,6 +255,13 @@ def test_steps_of_a_rank_on_the_machine_that_it_has_left_are_no_measure_of_the_o
     assert told.until_found(30, now_and_then(1)) == 7
 
 
+def test_slow_steps_of_long_ago_are_not_taken_off_those_of_others() -> None:
+    long_ago: Law = lambda rank, step: 150.0 if rank == 2 and step % 13 == 0 else 100.0  # noqa: E731
+    told = Told(job_of("watch"), sigma=0).steps(300, long_ago).steps(300, now_and_then())
+    told.until_found(30, now_and_then(2))
+    assert told.until_found(30, now_and_then(1, 2)) == 7
+
+
 def test_steps_of_another_epoch_are_compared_with_nobody() -> None:
     told = Told(job_of("watch")).steps(74, even())
     epoch = told.job.epoch

@@ -10,7 +10,7 @@ from trainmover.controller import Job, decide
 from trainmover.controller.events import SlowFound, SlowMeasured
 from trainmover.controller.policies.stragglers.known import Effect
 from trainmover.controller.policies.stragglers.pace import MEASURED, Pace
-from trainmover.controller.policies.stragglers.ways import Ways
+from trainmover.controller.policies.stragglers.ways import PENDING_MAX, Pending, Ways
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
 
@@ -173,3 +173,13 @@ def test_who_waits_alone_has_no_slow_way() -> None:
             took = m.Took(step=step, own_us=100_000, cpu_us=80_000, waits_us=waits)
             ways.add(rank, took, machine_of)
     assert ways.of(MachineId("m1"), 8) == (100_000, 100_000)
+
+
+@pytest.mark.parametrize(("begun", "is_known"), [(PENDING_MAX, True), (PENDING_MAX + 1, False)])
+def test_the_oldest_step_is_forgotten_once_too_many_wait_for_a_rank(
+    begun: int, is_known: bool
+) -> None:
+    pending, steps = Pending(), [m.Took(step=n, own_us=1, cpu_us=1) for n in range(begun)]
+    for took in steps:
+        pending.add(Rank(0), took, 2)
+    assert (pending.add(Rank(1), steps[0], 2) is not None) is is_known

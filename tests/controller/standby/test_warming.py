@@ -40,7 +40,7 @@ from trainmover.controller.standby.warming import (
     TRY_AGAIN_US_MAX,
     hold_for,
 )
-from trainmover.controller.state import Cordon, MachineState
+from trainmover.controller.state import Cordon, MachineState, Phase
 from trainmover.ids import MachineId, Slot
 from trainmover.protocol import messages as m
 
@@ -338,6 +338,13 @@ def test_a_cordoned_machine_is_no_second_standby_for_the_slot_that_it_had(
     assert job.change.hedges.get(1) == second
 
 
+def test_a_machine_whose_worker_starts_again_there_gets_no_second_beside_it() -> None:
+    job, _ = after(running(standbys=0), exited("m2"), joined("m4", standby=True), up("m4"))
+    job, _ = decide(job, Tick(at_us=60_000_000))
+    assert job.change is not None
+    assert (job.change.joiners, job.change.hedges) == ({1: "m2"}, {})
+
+
 # --- a run that will soon be needed ---------------------------------------------------------------
 
 
@@ -348,6 +355,12 @@ def test_a_standby_that_holds_another_run_makes_the_one_that_will_be_needed() ->
     rest_us = REST * 1000 * known_ms(m4(RUNNING))
     assert hold_for(RUNNING, Slot(2), since_us=rest_us) == (job, effects)
     assert hold_for(RUNNING, Slot(2), since_us=rest_us - 1) == (RUNNING, ())
+
+
+def test_while_members_change_or_the_job_ends_no_other_run_is_made_to_be_held() -> None:
+    changing, _ = decide(running(standbys=2), move("m2"))
+    for job in (changing, replace(RUNNING, phase=Phase.ENDING)):
+        assert hold_for(job, Slot(2), since_us=None) == (job, ())
 
 
 @pytest.mark.parametrize(

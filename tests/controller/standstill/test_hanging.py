@@ -371,6 +371,13 @@ def test_who_does_not_say_whom_it_reaches_is_not_waited_for_for_ever() -> None:
     assert effects == ()
 
 
+def test_an_answer_to_an_earlier_question_counts_nothing() -> None:
+    job, _ = after(RUNNING, *(stands(n, r) for r, n in enumerate(RUNNING.seats)), Tick(at_us=2 * S))
+    assert job.hanging.probing is not None
+    late = said_reached("m1", job.hanging.probing.number - 1, ["m2"], 3 * S)
+    assert decide(job, late) == (job, ())
+
+
 def test_a_machine_that_nobody_could_replace_is_kept_all_the_same() -> None:
     alone = waiting_for_machines(wait_s=0)
     assert probed(alone, {"m1": ["m4"], "m3": [], "m4": ["m1"]})[1] == ()
@@ -524,6 +531,13 @@ def test_a_standby_that_stays_stopped_starts_again_and_the_second_time_goes(is_a
     job, effects = after(job, exited("m4", pid=9, at_us=31 * S))
     assert Fence("m4") in effects
     assert (job.incidents, job.phase) == ((), Phase.RUNNING)
+
+
+def test_a_machine_whose_ranks_another_one_is_to_take_is_no_standby_yet() -> None:
+    stopped = m.WorkerState(local_rank=1, pid=2, state="stopped")
+    job, _ = after(running(nproc=2), exited("m2", pid=1))
+    job, _ = decide(job, AgentSaid(at_us=S, machine="m2", fact=stopped))
+    assert condemned(decide(job, Tick(at_us=11 * S))[1]) == []
 
 
 def test_what_was_said_in_an_older_epoch_is_dropped() -> None:
