@@ -284,3 +284,15 @@ def test_a_look_finds_that_large_memory_has_changed(bulk: torch.Tensor) -> None:
     now = apply(graph, look.delta([], held))
     assert [*differences(now, graph_of([bulk]))] == []
     assert [*differences(now, graph)]
+
+
+def test_memory_that_no_view_sees_is_no_difference() -> None:
+    whole = torch.zeros(100)
+    graph = graph_of([whole[10:20:2], whole.numpy()[39:29:-3]])
+    whole[20:30] = whole[40:] = whole[:10] = 1
+    assert [*differences(graph, graph_of([whole[10:20:2], whole.numpy()[39:29:-3]]))] == []
+    for seen in (10, 18, 30, 39):
+        whole[seen] = 1
+        found = [*differences(graph, graph_of([whole[10:20:2], whole.numpy()[39:29:-3]]))]
+        assert [one.is_of_numbers for one in found] == [True]
+        whole[seen] = 0

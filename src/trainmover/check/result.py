@@ -15,6 +15,7 @@ INERT = frozenset(
     | {"weakref.ProxyType", "weakref.CallableProxyType"}
     | {f"torch._C._distributed_c10d.{name}" for name in ("Reducer", "Logger")}
     | {"torch.distributed.distributed_c10d.ProcessGroup"}
+    | {f"torch.distributed.tensor.placement_types.{name}" for name in ("Shard", "Replicate")}
 )
 """Types of objects that belong to the process, and hold no state that a step could need."""
 OPAQUE_MAX = 40

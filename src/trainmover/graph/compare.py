@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from trainmover.graph.kinds.memory import seen_bytes
 from trainmover.graph.machine import is_fact
-from trainmover.graph.nodes import Graph, Path, node_number, path_text
+from trainmover.graph.nodes import Graph, Node, Path, node_number, path_text
 
 _TEXT_MAX = 60
 
@@ -114,13 +115,21 @@ class _Comparison:
         if first not in self._matched:
             self._matched[first], self._taken[second] = second, first
             nodes = self._first.nodes[first], self._second.nodes[second]
-            self._pending.append((*nodes, path, nodes[0][0]))
+            seen = seen_bytes(nodes[0], self._first.nodes), seen_bytes(nodes[1], self._second.nodes)
+            self._pending.append((*seen, path, "block"))
+            if not _is_copied(nodes[0]) or not _is_copied(nodes[1]):
+                self._pending.append((*nodes, path, nodes[0][0]))
         return None
 
     @staticmethod
     def _name(graph: Graph, ref: Any) -> str:
         number = node_number(ref)
         return _said(ref) if number < 0 else f"a node of kind {graph.nodes[number][0]}"
+
+
+def _is_copied(node: Node) -> bool:
+    """Tell whether a node is a block with its content: its views show what of it can be seen."""
+    return node[0] == "block" and isinstance(node[1], bytes)
 
 
 def _label(number: int, one: Any) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trainmover.graph.blocks import BlockView, bytes_of, span_of_array, span_of_storage
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
-from trainmover.graph.nodes import LEFT_OUT, Path, Ref, node_number
+from trainmover.graph.nodes import LEFT_OUT, Node, Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
 
 if TYPE_CHECKING:
@@ -252,6 +252,27 @@ class Array(Kind):
         if live.flags.writeable != writeable:
             live.setflags(write=writeable)
         return restore.take(ref, live)
+
+
+def seen_bytes(node: Node, nodes: list[Node]) -> bytes | None:
+    """Return the part of its block that a tensor or an array sees; None where none was copied.
+
+    Memory of a block that no view sees is often never written to, and differs by chance.
+    """
+    if node[0] not in (StridedTensor.name, Array.name) or node[5] is None:
+        return None
+    number, offset = node_number(node[5][0]), node[5][1]
+    content = nodes[number][1]
+    if node[0] == StridedTensor.name:
+        shape, size = node[2][1], DTYPES[node[2][0]].itemsize
+        strides = [size * one for one in node[2][2]]
+    else:
+        shape, strides, size = node[2], node[3], _dtype(node[1]).itemsize
+    if not isinstance(content, bytes) or 0 in shape:
+        return None
+    reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
+    first = offset + sum(one for one in reach if one < 0)
+    return content[first : offset + sum(one for one in reach if one > 0) + size]
 
 
 def _dtype(descr: Any) -> "numpy.dtype[Any]":
