@@ -99,7 +99,7 @@ def write(
     *,
     quick: bool,
 ) -> Path:
-    """Write <date>-<name>.md and .json, and raw data into TEMPORARY; return the Markdown's path.
+    """Write <date>-<name>.md, and JSON and raw data into TEMPORARY; return the Markdown's path.
 
     quick  a look, not a result: all of it goes into TEMPORARY
     """
@@ -108,7 +108,7 @@ def write(
     stem = folder / f"{where.date.replace(' ', '-').replace(':', '')}-{name}"
     said = [claim.as_json() for claim in claims]
     document = {"bench": name, "claims": said, "setting": asdict(where)}
-    stem.with_suffix(".json").write_text(json.dumps(document, sort_keys=True) + "\n")
+    (TEMPORARY / f"{stem.name}.json").write_text(json.dumps(document, sort_keys=True) + "\n")
     (TEMPORARY / f"{stem.name}-raw.json").write_text(json.dumps(raw, indent=1) + "\n")
     lines = [f"# {name}, {where.date}", "", *table, "", "| claim | value | expected | holds |"]
     lines += ["|---|---|---|---|"]

@@ -1,6 +1,5 @@
 """The repository besides its code: results, workflows, licences, data of a release."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -62,16 +61,7 @@ def test_each_committed_result_is_linked_by_a_document() -> None:
     results = {path for path in tracked() if path.is_relative_to(RESULTS)}
     documents = [path for path in tracked() if path.suffix == ".md" and path not in results]
     pages = linked_from(documents) & results
-    data = {page.with_suffix(".json") for page in pages}
-    assert results - pages - data - linked_from(sorted(pages)) == set()
-
-
-def test_a_result_is_claims_on_one_line() -> None:
-    results = [path for path in tracked() if path.is_relative_to(RESULTS)]
-    for path in (path for path in results if path.suffix == ".json"):
-        document = json.loads(path.read_text())
-        assert set(document) == {"bench", "claims", "setting"}, path
-        assert path.read_text() == json.dumps(document, sort_keys=True) + "\n", path
+    assert results - pages == set()
 
 
 def test_the_repository_stays_small() -> None:

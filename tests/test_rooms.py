@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "torch_internals": WORDS | {"asked"},
     "state": WORDS
     | {"asked", "descriptors", "installed", "protocol", "tls", "listeners", "torch_internals"},
-    "graph": WORDS | {"loops", "protocol", "state"},
+    "graph": WORDS | {"asked", "loops", "protocol", "state", "torch_internals"},
     "check": WORDS | {"graph", "loops", "sandbox", "tracebacks"},
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},
     "health": WORDS | {"lifeline", "tls", "token_file", "protocol", "listeners", "state"},

@@ -111,14 +111,13 @@ def main() -> int:
 
 
 def written(report: Report, *, quick: bool) -> Path:
-    """The result's Markdown; beside it the raw figures and the picture."""
+    """The result's Markdown; the raw figures and the picture lie with the raw data."""
     lines = [line for table in report.tables for line in table.markdown()]
     where = result.setting(report.loads)
     lines += report.notes
     path = result.write("collectives", report.claims, lines, where, report.raw, quick=quick)
-    if report.times and picture.draw(path.with_suffix(".png"), report.times):
-        with path.open("a") as file:
-            file.write(f"\n![Time over size]({path.stem}.png)\n")
+    if report.times:
+        picture.draw(result.TEMPORARY / f"{path.stem}.png", report.times)
     return path
 
 

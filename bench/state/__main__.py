@@ -128,9 +128,8 @@ def main() -> int:
     table = tabulated(measured, plan)
     where = result.setting(measured.loads)
     path = result.write("state", claims, table, where, asdict(measured), quick=options.quick)
-    if picture.draw(path.with_suffix(".png"), measured.pause, measured.limits, plan.limited):
-        with path.open("a") as file:
-            file.write(f"\n![Pause over size, and under limits]({path.stem}.png)\n")
+    drawn = result.TEMPORARY / f"{path.stem}.png"
+    picture.draw(drawn, measured.pause, measured.limits, plan.limited)
     return result.say("state", claims, [*table, f"written to {path}"], as_json=options.json)
 
 

@@ -24,9 +24,9 @@ def nested_extensions(depth: int) -> bytes:
 
 DEEP = {
     "deep-arrays": b"\x91" * 5000,
-    "deep-maps": b"\x81\xa1a" * 5000,
+    "deep-maps": b"\x81\xa1a" * 2000,
     "deep-json": b"[" * 5000,
-    "deep-extensions": nested_extensions(3000),
+    "deep-extensions": nested_extensions(1500),
 }
 HOSTILE = {
     "huge-array": b"\xdd\xff\xff\xff\xff",
