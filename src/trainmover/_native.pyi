@@ -386,6 +386,7 @@ class NodeTable:
     """Objects by number, as they were noted, and which may have changed since. What is compared by
     address is kept alive."""
 
+    def __init__(self) -> None: ...
     def put(
         self,
         number: int,

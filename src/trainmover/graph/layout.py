@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, cast
 
+from trainmover.torch_internals.objects import OF_THE_PROCESS
+
 CONTAINERS: tuple[type, ...] = (
     *(dict, collections.OrderedDict, collections.defaultdict, list, set, collections.deque),
 )
@@ -25,9 +27,7 @@ RUNTIME_PACKAGES = (
     *("trainmover", "threading", "_thread", "multiprocessing", "subprocess", "tempfile", "socket"),
     *("concurrent", "asyncio", "selectors", "importlib", "traceback", "io", "_io", "codecs", "abc"),
     *("typing", "inspect", "weakref", "contextvars"),
-    *("torch.distributed.distributed_c10d", "torch.distributed.rendezvous", "torch._dynamo"),
-    *("torch._inductor", "torch.fx", "torch._ops", "torch.jit", "torch.multiprocessing"),
-    *("torch.profiler", "torch.autograd.profiler"),
+    *OF_THE_PROCESS,
 )
 """Packages whose objects belong to the process or to the operating system, and are opaque."""
 

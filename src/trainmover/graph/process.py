@@ -31,7 +31,7 @@ SETTINGS: dict[str, Setting] = {
     "matmul precision": Setting(
         torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     ),
-    "grad mode": Setting(torch.is_grad_enabled, torch._C._set_grad_enabled),
+    "grad mode": Setting(torch.is_grad_enabled, torch.set_grad_enabled),
     "autocast": Setting(
         lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)
     ),

@@ -82,12 +82,12 @@ class PlainTurns:
 class PlainLoop:
     """Iterator of a rewritten `for`. Raises TypeError for what cannot be iterated."""
 
-    __slots__ = ("_is_transaction", "_iterator", "has_ended", "is_repeat", "item", "turn_count")
+    __slots__ = ("_below", "_is_transaction", "has_ended", "is_repeat", "item", "turn_count")
 
     item: Any
 
     def __init__(self, iterable: Iterable[Any], /) -> None:
-        self._iterator = iter(iterable)
+        self._below = iter(iterable)
         self.turn_count = 0
         self._is_transaction = self.is_repeat = self.has_ended = False
         if _begin is not None:
@@ -95,13 +95,13 @@ class PlainLoop:
 
     @property
     def iterator(self) -> Iterator[Any]:
-        return self._iterator
+        return self._below
 
     @iterator.setter
     def iterator(self, value: Iterator[Any]) -> None:
         if not hasattr(value, "__next__"):
             raise TypeError("the iterator of a loop is set to an iterator")
-        self._iterator = value
+        self._below = value
 
     @property
     def is_transaction(self) -> bool:
@@ -124,14 +124,14 @@ class PlainLoop:
                 self.is_repeat = False
                 if hasattr(self, "item"):
                     return self.item
-            iterator = self._iterator
+            iterator = self._below
             try:
                 item = next(iterator)
             except StopIteration:
                 self.has_ended = True
                 self._drop_item()
-                if self._iterator is iterator:
-                    self._iterator = iter(())
+                if self._below is iterator:
+                    self._below = iter(())
                 raise
             except Retry:
                 if not self._is_transaction:

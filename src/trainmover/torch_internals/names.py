@@ -20,6 +20,8 @@ IN_FILES: Names = {
         "def deserialize",
         "def populate_caches",
     ),
+    "_ops.py": ("class OpOverload",),
+    "autograd/function.py": ("cls._backward_cls",),
     "amp/grad_scaler.py": ("self._per_optimizer_states", "found_inf_per_device", "class OptState"),
     "distributed/_functional_collectives.py": ("class AsyncCollectiveTensor", "def wait"),
     "distributed/distributed_c10d.py": (
@@ -127,6 +129,7 @@ IN_MEMORY: Names = {
         "_cdata",
         "_indices",
         "_is_view",
+        "_make_subclass",
         "_nnz",
         "_post_accumulate_grad_hooks",
         "_values",

@@ -14,16 +14,28 @@ from typing import TYPE_CHECKING, Any
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, same_objects
 from trainmover.graph.nodes import Path, node_number
 from trainmover.graph.script import CodeKey, code_key, code_of_library
+from trainmover.torch_internals.objects import MADE_ATTRIBUTES
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
     from trainmover.graph.walk import Walk
 
-_OF_CLASSES = frozenset(
-    {"__dict__", "__weakref__", "__doc__", "__module__", "__slots__", "__annotations__", "__hash__"}
-    | {"_abc_impl", "__qualname__", "__abstractmethods__", "__parameters__", "__orig_bases__"}
-    | {"__match_args__", "__firstlineno__", "__static_attributes__", "__dataclass_params__"}
-    | {"__dataclass_fields__", "_backward_cls", "__annotate_func__", "__annotations_cache__"}
+_OF_CLASSES = (
+    frozenset(
+        {
+            "__dict__",
+            "__weakref__",
+            "__doc__",
+            "__module__",
+            "__slots__",
+            "__annotations__",
+            "__hash__",
+        }
+        | {"_abc_impl", "__qualname__", "__abstractmethods__", "__parameters__", "__orig_bases__"}
+        | {"__match_args__", "__firstlineno__", "__static_attributes__", "__dataclass_params__"}
+        | {"__dataclass_fields__", "__annotate_func__", "__annotations_cache__"}
+    )
+    | MADE_ATTRIBUTES
 )
 """Names in a class that Python, dataclasses, abc or torch put there as they make it."""
 _Named = collections.namedtuple("_Named", "field")

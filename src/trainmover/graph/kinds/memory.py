@@ -16,12 +16,12 @@ from trainmover.graph.blocks import BlockView, bytes_of, span_of_array, span_of_
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
 from trainmover.graph.nodes import LEFT_OUT, Node, Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
+from trainmover.torch_internals.objects import HOOKS_OF_LEAVES, set_local, subclass_of
+from trainmover.torch_internals.tensors import coordinates_of, local_of, values_of
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
     from trainmover.graph.walk import Walk
-
-_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 class StridedTensor(Kind):
@@ -44,7 +44,7 @@ class StridedTensor(Kind):
             rest["grad"] = gradient
         if obj.__dict__:
             rest["dict"] = walk.ref(obj.__dict__, path, ".__dict__")
-        for name in _HOOKS if leaf else ():
+        for name in HOOKS_OF_LEAVES if leaf else ():
             if getattr(obj, name, None) is not None:
                 rest[name] = walk.ref(getattr(obj, name), path, f".{name}")
         span = span_of_storage(obj.untyped_storage())
@@ -121,7 +121,7 @@ def _with_memory(live: Any, fits: bool, cls: Any, memory: Tensor) -> Tensor:
         return live  # type: ignore[no-any-return]
     if cls is Tensor:
         return memory
-    made: Tensor = Tensor._make_subclass(cls, memory)
+    made: Tensor = subclass_of(cls, memory)
     return made
 
 
@@ -136,7 +136,7 @@ def _restore_grad(live: Any, rest: dict[str, Ref], restore: "Restore") -> None:
 
 
 def _restore_hooks(live: Any, rest: dict[str, Ref], restore: "Restore") -> None:
-    for name in _HOOKS:
+    for name in HOOKS_OF_LEAVES:
         old = getattr(live, name, None)
         new = restore.get(rest[name], MISSING if old is None else old) if name in rest else None
         if new is not old and new is not HOLE and (new or old):
@@ -150,8 +150,8 @@ class SparseTensor(Kind):
 
     def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         return (
-            walk.ref(obj._indices(), path, ".<indices>"),
-            walk.ref(obj._values(), path, ".<values>"),
+            walk.ref(coordinates_of(obj), path, ".<indices>"),
+            walk.ref(values_of(obj), path, ".<values>"),
             tuple(obj.shape),
             obj.is_coalesced(),
             obj.requires_grad,
@@ -180,7 +180,7 @@ class ShardedTensor(Kind):
         grad = obj.grad if obj.is_leaf else None
         return (
             walk.ref(type(obj), path, ".<type>"),
-            walk.ref(obj._local_tensor, path, "._local_tensor"),
+            walk.ref(local_of(obj), path, ".<local>"),
             walk.ref(grad, path, ".grad"),
         )
 
@@ -189,9 +189,10 @@ class ShardedTensor(Kind):
         if type(live) is not restore.cls(kind, live) or not restore.is_free(live, ref):
             return HOLE
         restore.take(ref, live)
-        part = restore.get(local, live._local_tensor)
-        if part is not live._local_tensor and part is not HOLE:
-            live._local_tensor = part
+        old = local_of(live)
+        part = restore.get(local, old)
+        if part is not old and part is not HOLE:
+            set_local(live, part)
         if live.is_leaf:
             new = restore.get(grad, MISSING if live.grad is None else live.grad)
             if new is not live.grad and new is not HOLE:
