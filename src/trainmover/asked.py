@@ -113,14 +113,14 @@ class PlainWords:
 
 
 class PlainWindowPlan:
-    """In Python memory is not compared."""
+    """Stand-in without the extension: no memory is compared in Python."""
 
     def __init__(self, *_: object) -> None:
         pass
 
 
 class PlainNodeTable:
-    """In Python none is kept: what reads a graph again reads all of it."""
+    """Stand-in without the extension: whoever looks at a graph again reads all of it."""
 
 
 _SCALARS = (int, str, bytes, type(None))

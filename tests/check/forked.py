@@ -17,6 +17,7 @@ import torch._dynamo
 import torch.utils.data  # noqa: F401
 
 from trainmover.check.__main__ import RUN, STANDBY, main
+from trainmover.cli.check.processes import environment_of, free_port
 
 LIMIT_S = 90
 TURNS, WARM_UP, WARM_UP_OF_STANDBY = "3", os.environ.get("WARM_UP", "5"), "3"
@@ -45,6 +46,7 @@ def forked(argv: list[str]) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(nothing, descriptor)
+        os.environ.update(environment_of(0, 1, free_port()))
         main(argv)
     finally:
         os._exit(1)

@@ -3,8 +3,9 @@
 
     python -m trainmover.check FOLDER ROLE TURNS WARM_UP MODULE SCRIPT [ARGUMENT ...]
 
-FOLDER takes what a run leaves for the standby (`capture`, `after`, `losses`), and the result of
-this process as `ROLE.json`. MODULE is 1 if SCRIPT is the name of a module.
+The environment names the rank, as torchrun's does. FOLDER takes what a run leaves for the standby
+(`capture`, `after`, `losses`), and the result of this process as `ROLE.json`. MODULE is 1 if SCRIPT
+is the name of a module.
 """
 
 import json
@@ -40,8 +41,6 @@ def main(argv: list[str]) -> None:
     """Run the script under check, and write the result."""
     folder, role = Path(argv[0]), argv[1]
     turns, warm_up, is_module = int(argv[2]), int(argv[3]), argv[4] == "1"
-    if "RANK" not in os.environ:
-        _be_one_rank()
     _load_in_this_process()
     if role == STANDBY:
         torch.manual_seed(_SEED_OF_STANDBY)
@@ -119,15 +118,6 @@ def _code(argv: list[str], is_module: bool) -> tuple[types.CodeType, dict[str, A
         return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
     sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
     return code_of(argv[0]), {"__file__": argv[0], "__package__": None}
-
-
-def _be_one_rank() -> None:
-    """Be rank 0 of a job of one rank, as torchrun would say it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1")
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 
 
 def _be_another_machine(folder: Path) -> None:

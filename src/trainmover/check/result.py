@@ -24,7 +24,7 @@ DIFFERENCES_MAX = 20
 
 @dataclass
 class Result:
-    """What one run of a script has shown.
+    """Findings of one run of a script.
 
     error         what the script raised
     missing       what the session waited for when the script ended; "" if it saw all

@@ -26,7 +26,7 @@ from trainmover.graph.process import ProcessState
 from trainmover.graph.restore import restore
 from trainmover.graph.script import Script
 from trainmover.graph.walk import capture
-from trainmover.loops.place import ActiveLoop, active_loops
+from trainmover.loops.place import ActiveLoop, active_loops, current_loop
 
 
 class Finished(BaseException):
@@ -34,7 +34,7 @@ class Finished(BaseException):
 
 
 class Phase(Enum):
-    """What a session waits for."""
+    """Stages of a session, each with what it waits for."""
 
     WARM_UP = "enough steps before the capture"
     ARRIVAL = "the place of the run's capture"
@@ -45,7 +45,7 @@ class Phase(Enum):
 
 @dataclass
 class Proof:
-    """What a repetition of steps has shown.
+    """Findings of a repetition of steps.
 
     losses       values that `backward` was called on, in hex: of the first time, and of the second
     differences  paths with another value after the last step
@@ -62,7 +62,7 @@ class Proof:
 
 @dataclass
 class Handover:
-    """What a run leaves for a standby: its capture, and what it came to from there."""
+    """Legacy of a run for its standby: the capture, and where the run came to from there."""
 
     captured: Graph
     after: Graph
@@ -70,7 +70,7 @@ class Handover:
 
 
 class Session:
-    """One run of a script under check.
+    """Run of a script under check.
 
     warm_up  updates before the capture, or before a standby takes over
     turns    turns of the loop that are repeated
@@ -108,13 +108,14 @@ class Session:
 
     def _updated(self) -> None:
         """Mark the innermost loop around the update: its turns are the boundaries."""
-        found = active_loops(sys._getframe(1))
-        if not found or found[-1].loop is self._loop_of_updates:
+        frame = sys._getframe(1)
+        loop = current_loop(frame)
+        if loop is None or loop is self._loop_of_updates:
             return
         if self._loop_of_updates is None:
-            self.loops = found
-        self._loop_of_updates = found[-1].loop
-        self._loop_of_updates.is_transaction = True
+            self.loops = active_loops(frame)
+        self._loop_of_updates = loop
+        loop.is_transaction = True
 
     def loop_begins(self, loop: Any) -> None:
         """Do what is due as a loop begins: on the way to another place it takes one turn."""
@@ -131,9 +132,7 @@ class Session:
                 self._warmed_up(frames, loop)
             case Phase.ARRIVAL:
                 self._arrive(frames, loop)
-            case Phase.FIRST:
-                self._count_down(frames)
-            case Phase.AGAIN:
+            case Phase.FIRST | Phase.AGAIN:
                 self._count_down(frames)
             case Phase.OVER:  # The script has caught it.
                 raise Finished

@@ -8,11 +8,15 @@ from typing import Any
 from trainmover.graph.frames import Stand
 from trainmover.graph.live import FREE
 from trainmover.graph.nodes import Graph, Node, Opaque, Ref, Roots
-from trainmover.graph.wire import as_place, as_values, check_node, protocol_error, references
-from trainmover.protocol.malformed import MALFORMED
+from trainmover.graph.wire import (
+    MALFORMED_GRAPH,
+    as_place,
+    as_values,
+    check_node,
+    protocol_error,
+    references,
+)
 from trainmover.state.encode import decode, encode
-
-_MALFORMED = (*MALFORMED, TypeError, ValueError, LookupError, AttributeError)
 
 
 @dataclass
@@ -59,7 +63,7 @@ def apply(graph: Graph, delta: Delta) -> Graph:
     """
     try:
         nodes = _nodes(graph.nodes, delta)
-    except _MALFORMED as error:
+    except MALFORMED_GRAPH as error:
         raise protocol_error("changes of a script's state", error) from error
     objects = dict(graph.objects)
     for number in delta.removed:
@@ -133,7 +137,7 @@ def from_bytes(data: bytes) -> Delta:
             None if opaque is None else [Opaque(*one) for one in opaque],
         )
         _check(delta)
-    except _MALFORMED as error:
+    except MALFORMED_GRAPH as error:
         raise protocol_error("changes of a script's state", error) from error
     return delta
 

@@ -7,7 +7,6 @@ other, and written back from it after a restore.
 
 import logging
 import os
-import random
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import torch
 
 from trainmover.graph.kinds.kind import HOLE
 from trainmover.graph.script import Script
+from trainmover.state import rng
 
 
 class Setting(NamedTuple):
@@ -57,16 +57,16 @@ class ProcessState:
 
     def roots(self) -> dict[str, object]:
         """Return the roots of a graph, by name."""
-        numpy: Any = sys.modules.get("numpy")
+        of_torch, of_python, of_numpy, _ = rng.of_process()
         return {
             "settings": _settings(),
             "environment": self._environment(),
             "loggers": self._loggers(),
             "root logger": logging.root,
             "patches": self._script.patches(),
-            "torch generator": torch.default_generator,
-            "python generator": getattr(random.getstate, "__self__", None),
-            "numpy generator": None if numpy is None else numpy.random.mtrand._rand,
+            "torch generator": of_torch,
+            "python generator": of_python,
+            "numpy generator": of_numpy,
         }
 
     def write(self, roots: Mapping[str, Any]) -> None:

@@ -16,6 +16,8 @@ from trainmover.protocol.malformed import MALFORMED
 from trainmover.state.encode import decode, encode
 from trainmover.version import VERSION
 
+MALFORMED_GRAPH = (*MALFORMED, TypeError, ValueError, LookupError, AttributeError)
+"""Errors that reading bytes of another shape raises."""
 MADE_BY = (
     f"trainmover {VERSION}",
     f"Python {platform.python_version()}",
@@ -57,7 +59,7 @@ def from_bytes(data: bytes) -> Graph:
             dict(facts),
         )
         _check(graph)
-    except (*MALFORMED, TypeError, ValueError, LookupError, AttributeError) as error:
+    except MALFORMED_GRAPH as error:
         raise protocol_error("a script's state", error) from error
     return graph
 

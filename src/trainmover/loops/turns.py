@@ -42,21 +42,13 @@ class Retry(BaseException):
 class PlainTurns:
     """Iterator of a rewritten `while`; gives itself."""
 
-    __slots__ = ("_is_transaction", "has_ended", "is_repeat", "turn_count")
+    __slots__ = ("has_ended", "is_repeat", "is_transaction", "turn_count")
 
     def __init__(self) -> None:
         self.turn_count = 0
-        self._is_transaction = self.is_repeat = self.has_ended = False
+        self.is_transaction = self.is_repeat = self.has_ended = False
         if _begin is not None:
             _begin(self)
-
-    @property
-    def is_transaction(self) -> bool:
-        return self._is_transaction
-
-    @is_transaction.setter
-    def is_transaction(self, value: bool) -> None:
-        self._is_transaction = value
 
     def __iter__(self) -> "PlainTurns":
         return self
@@ -71,8 +63,8 @@ class PlainTurns:
 
     def again(self) -> bool:
         """Repeat the last turn next, if this loop is a transaction; return whether it is."""
-        self.is_repeat = self.is_repeat or self._is_transaction
-        return self._is_transaction
+        self.is_repeat = self.is_repeat or self.is_transaction
+        return self.is_transaction
 
     def end(self) -> None:
         """Give no further turn."""

@@ -24,7 +24,11 @@ _LINES = 12
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is run. folder: for files, one folder in it for each rank; timeout_s: for each role"""
+    """Order to run a script.
+
+    folder     for files, with one folder in it for each rank
+    timeout_s  for each role
+    """
 
     folder: Path
     script: list[str]
@@ -36,7 +40,7 @@ class Wanted:
 
 def run_all(wanted: Wanted, role: str, warm_up: int) -> list[dict[str, Any]]:
     """Run all ranks in a role; return their results. Raises JobFailed if one leaves none."""
-    port = _free_port()
+    port = free_port()
     with ExitStack() as stack:
         processes = [
             stack.enter_context(_process(wanted, role, warm_up, rank, port))
@@ -72,7 +76,7 @@ def _process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | _environment(rank, wanted.ranks, port),
+            env=os.environ | environment_of(rank, wanted.ranks, port),
             start_new_session=True,
         )
     try:
@@ -83,14 +87,15 @@ def _process(
         process.wait()
 
 
-def _environment(rank: int, ranks: int, port: int) -> dict[str, str]:
+def environment_of(rank: int, ranks: int, port: int) -> dict[str, str]:
     """Return what torchrun would say to a rank, and that hashes are the same everywhere."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONHASHSEED": "0"}
     return {name: str(number) for name, number in numbers.items()} | where
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check has shown, for people."""
+"""Findings of a check, as lines for people."""
 
 import statistics
 from typing import Any

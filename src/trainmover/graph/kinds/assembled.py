@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, is_same_part, item
 from trainmover.graph.nodes import Path
 
 if TYPE_CHECKING:
@@ -50,19 +50,12 @@ class Assembled(Kind):
         known = type(live) in self.types
         old = self._parts(live) if known else ()
         new = [restore.get(one, old[n] if n < len(old) else MISSING) for n, one in enumerate(refs)]
-        if known and len(old) == len(new) and all(map(_is_same, old, new)):
+        if known and len(old) == len(new) and all(map(is_same_part, old, new)):
             return restore.take(ref, live)
         made = HOLE if any(one is HOLE for one in new) else self._make(*new)
         if made is not HOLE:
             return restore.take(ref, made)
         return live if known else HOLE
-
-
-_COMPARED = frozenset({int, float, str, bytes, type(None)})
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    return old is new or (type(old) is type(new) and type(new) in _COMPARED and old == new)
 
 
 def _method_in_c(owner: Any, name: str) -> Any:

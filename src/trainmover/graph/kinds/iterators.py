@@ -12,7 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from trainmover.graph import frames
-from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, item
+from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, is_same_part, item
 from trainmover.graph.nodes import Path, Ref
 from trainmover.graph.script import CodeKey, code_key
 from trainmover.loops.turns import KINDS
@@ -74,7 +74,7 @@ class Iterator(Kind):
         maker: Any = restore.get(make)
         if maker not in _MAKERS or any(one is HOLE for one in new):
             return HOLE if live is MISSING else live
-        if old and cls not in _REMADE and all(map(_is_same, was, new)):
+        if old and cls not in _REMADE and all(map(is_same_part, was, new)):
             if old_state is state or (type(state) is int and old_state == state):
                 return restore.take(ref, live)
             if cls in SEQUENCES:
@@ -94,10 +94,6 @@ class Iterator(Kind):
         if cls in SEQUENCES and not rest:
             return (), None
         return arguments, rest[0] if rest else None
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    return old is new or (type(new) in (int, range, str, bytes) and old == new)
 
 
 def _exhausted(live: Any) -> Any:

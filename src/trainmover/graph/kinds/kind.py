@@ -58,6 +58,14 @@ def same_objects(some: Any, others: Any) -> bool:
     return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
+_COMPARED = frozenset({int, str, bytes, range})
+
+
+def is_same_part(old: Any, new: Any) -> bool:
+    """Tell whether two parts are one object, or equal values of a type without other bits."""
+    return old is new or (type(old) is type(new) and type(new) in _COMPARED and old == new)
+
+
 def item(number: int) -> str:
     """Return the label of an item."""
     return f"[{number}]"
