@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import io
 import itertools
 import random
 import sys
@@ -27,6 +28,7 @@ from trainmover.graph.look import Look
 from trainmover.graph.nodes import LEFT_OUT, Graph
 from trainmover.graph.restore import restore
 from trainmover.graph.walk import capture
+from trainmover.graph.wire import references
 from trainmover.state.encode import encode
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -509,3 +511,13 @@ def test_a_look_makes_few_calls() -> None:
     finally:
         sys.setprofile(None)
     assert calls <= 60
+
+
+def test_a_text_in_memory_is_no_reference() -> None:
+    """An empty one at its beginning looks like one to node 0."""
+    shared, text = [1], io.StringIO()
+    first = graph_of([shared, text, shared, text])
+    assert [*differences(first, graph_of([[1], io.StringIO(), [1], io.StringIO()]))]
+    assert [*differences(first, graph_of([shared, text, shared, text]))] == []
+    [body] = [node[1:] for node in first.nodes if node[0] == "stream-StringIO"]
+    assert [*references(body)] == []

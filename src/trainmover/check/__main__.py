@@ -24,6 +24,7 @@ import torch.utils.data
 from trainmover.check.result import Result, result_of
 from trainmover.check.session import Finished, Handover, Session
 from trainmover.graph.caches import keep_entries_in_python
+from trainmover.graph.layout import carry
 from trainmover.graph.script import Script
 from trainmover.graph.wire import from_bytes, to_bytes
 from trainmover.loops.importer import LoopFinder, code_of, code_of_module
@@ -42,6 +43,7 @@ def main(argv: list[str]) -> None:
     folder, role = Path(argv[0]), argv[1]
     turns, warm_up, is_module = int(argv[2]), int(argv[3]), argv[4] == "1"
     _load_in_this_process()
+    carry("trainmover.worker.api", "trainmover.worker.data")  # No job keeps the place in the data.
     if role == STANDBY:
         torch.manual_seed(_SEED_OF_STANDBY)
         _be_another_machine(folder)

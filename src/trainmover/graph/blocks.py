@@ -14,7 +14,7 @@ import torch
 from torch import UntypedStorage
 from xxhash import xxh3_64_intdigest
 
-from trainmover.graph.nodes import Node, Ref, node_ref
+from trainmover.graph.nodes import Node, Ref, is_left_out, node_ref
 
 BULK_BYTES = 64 << 20
 """Size from which a block is not copied."""
@@ -119,7 +119,7 @@ class BlockReader:
 class BlockRestorer:
     """Blocks as they are filled: each node takes one range of this process's memory.
 
-    unlike  sizes of large blocks that are not as they were, and were not copied
+    unlike  sizes of blocks that are not as they were, and were not copied
     """
 
     def __init__(self, nodes: list[tuple[Any, ...]], objects: dict[int, Any]) -> None:
@@ -138,17 +138,28 @@ class BlockRestorer:
             content, size = self._content(number)
             owner = self._objects.get(number)
             span = live if owner is None else _span(owner)
-            if span is not None and self._may_take(number, span, size):
+            is_here = span is not None and self._may_take(number, span, size)
+            if span is not None and is_here:
                 found = _storage_of(span)
             else:
                 found = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
             if content is not None:
                 _fill(found, content)
-            elif self._nodes[number][2:] not in ((), (_digest_of(span_of_storage(found)),)):
+            elif not self._is_as_it_was(number, found, is_here=is_here):
                 self.unlike.append(size)
             self._storages[number] = found
             self._taken[found.data_ptr()] = number
         return self._storages[number]
+
+    def is_left_out(self, number: int) -> bool:
+        """Tell whether somebody else carries the content of a block."""
+        return is_left_out(self._nodes[number])
+
+    def _is_as_it_was(self, number: int, storage: UntypedStorage, *, is_here: bool) -> bool:
+        """Tell whether a block that was not copied holds what it held. is_here: it is no new one"""
+        if self.is_left_out(number):
+            return is_here
+        return self._nodes[number][2:] == (_digest_of(span_of_storage(storage)),)
 
     def _content(self, number: int) -> tuple[bytes | None, int]:
         """Return the content of a block, None if somebody else carries it, and its size."""

@@ -8,7 +8,15 @@ import numpy
 
 from trainmover.graph.kinds.memory import seen_bytes
 from trainmover.graph.machine import is_fact
-from trainmover.graph.nodes import Graph, Node, Path, node_number, path_text
+from trainmover.graph.nodes import (
+    LEFT_OUT,
+    Graph,
+    Node,
+    Path,
+    is_left_out,
+    node_number,
+    path_text,
+)
 
 _TEXT_MAX = 60
 
@@ -33,20 +41,24 @@ class Difference(NamedTuple):
         return self.kind.startswith(_OF_NUMBERS)
 
 
-def differences(first: Graph, second: Graph) -> Iterator[Difference]:
+def differences(first: Graph, second: Graph, *, with_opaque: bool = True) -> Iterator[Difference]:
     """Yield where two graphs of one script differ, nearest to the roots first.
 
-    Facts of the two machines are equal, each to the other's. Objects that only C refers to are left
-    out: batches that are under way come and go there.
+    with_opaque  False: an object that cannot be carried equals anything, and none at all
+
+    Facts of the two machines are equal, each to the other's. Memory that somebody else carries is
+    not compared. Objects that only C refers to are left out: batches that are under way come and go
+    there.
     """
-    yield from _Comparison(first, second).run()
+    yield from _Comparison(first, second, with_opaque=with_opaque).run()
 
 
 class _Comparison:
     """Nodes are matched by path: one of the first graph with one of the second, and no other."""
 
-    def __init__(self, first: Graph, second: Graph) -> None:
+    def __init__(self, first: Graph, second: Graph, *, with_opaque: bool) -> None:
         self._first, self._second = first, second
+        self._with_opaque = with_opaque
         self._matched: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._pending: list[tuple[Any, Any, Path, str]] = []
@@ -102,12 +114,29 @@ class _Comparison:
             self._pending.append((mine[name], other[name], (path, f".{name}"), kind))
         if mine.keys() == other.keys():
             return None
-        only = mine.keys() - other.keys(), other.keys() - mine.keys()
+        only = (
+            self._only_in(mine, other, self._first),
+            self._only_in(other, mine, self._second),
+        )
+        if not any(only):
+            return None
         return f"has {sorted(map(str, only[0]))}", f"has {sorted(map(str, only[1]))}"
+
+    def _only_in(self, mine: dict[Any, Any], other: dict[Any, Any], graph: Graph) -> set[Any]:
+        """Return the names that one has alone, but for a gradient that somebody else carries."""
+        names = mine.keys() - other.keys()
+        return {n for n in names if mine[n] != LEFT_OUT and not self._is_anything(mine[n], graph)}
+
+    def _is_anything(self, ref: Any, graph: Graph) -> bool:
+        """Tell whether a reference is to an opaque object, which is not compared."""
+        number = node_number(ref)
+        return not self._with_opaque and number >= 0 and graph.nodes[number][0] == "opaque"
 
     def _compare_nodes(
         self, first: int, second: int, mine: Any, other: Any, path: Path
     ) -> tuple[str, str] | None:
+        if self._is_anything(mine, self._first) or self._is_anything(other, self._second):
+            return None
         if -1 in (first, second):
             return self._name(self._first, mine), self._name(self._second, other)
         if self._matched.get(first, second) != second or self._taken.get(second, first) != first:
@@ -116,8 +145,10 @@ class _Comparison:
             self._matched[first], self._taken[second] = second, first
             nodes = self._first.nodes[first], self._second.nodes[second]
             seen = seen_bytes(nodes[0], self._first.nodes), seen_bytes(nodes[1], self._second.nodes)
-            self._pending.append((*seen, path, "block"))
-            if not _is_copied(nodes[0]) or not _is_copied(nodes[1]):
+            if None not in seen:
+                self._pending.append((*seen, path, "block"))
+            are_copied = all(map(_is_copied, nodes))
+            if not are_copied and not any(map(is_left_out, nodes)):
                 self._pending.append((*nodes, path, nodes[0][0]))
         return None
 

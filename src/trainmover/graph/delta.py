@@ -80,6 +80,32 @@ def apply(graph: Graph, delta: Delta) -> Graph:
     )
 
 
+def merge(first: Delta, second: Delta) -> Delta:
+    """Return the delta of two looks, one after the other."""
+    gone = {*second.removed}
+    nodes = {number: one for number, one in first.nodes.items() if number not in gone}
+    objects = {number: one for number, one in first.objects.items() if number not in gone}
+    removed = {one for one in first.removed if one not in second.nodes} | gone
+    return Delta(
+        second.place,
+        _merge_roots(first.roots, second.roots),
+        nodes | second.nodes,
+        sorted(removed),
+        first.addresses if second.addresses is None else second.addresses,
+        first.opaque if second.opaque is None else second.opaque,
+        objects | second.objects,
+    )
+
+
+def _merge_roots(first: RootChanges, second: RootChanges) -> RootChanges:
+    return RootChanges(
+        first.modules | second.modules,
+        first.frames | second.frames,
+        first.active if second.active is None else second.active,
+        first.process if second.process is None else second.process,
+    )
+
+
 def _nodes(known: list[Node], delta: Delta) -> list[Node]:
     count = len(known)
     new = {number for number in (*delta.nodes, *delta.removed) if number >= count}

@@ -11,18 +11,18 @@ import functools
 import logging
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from trainmover.torch_internals.objects import OF_THE_PROCESS
+from trainmover.torch_internals.objects import OF_THE_PROCESS, WITH_PROCESSES
 
 CONTAINERS: tuple[type, ...] = (
     *(dict, collections.OrderedDict, collections.defaultdict, list, set, collections.deque),
 )
 """Mutable containers of Python, whose items the walk reads and restores."""
 
-CARRIED = ("trainmover.worker.api", "trainmover.worker.data", "trainmover.loops")
-"""Modules of this package whose objects are a script's state: its loops, and its place in data."""
+_carried = ["trainmover.loops"]
+"""Modules of this package whose objects are a script's state."""
 RUNTIME_PACKAGES = (
     *("trainmover", "threading", "_thread", "multiprocessing", "subprocess", "tempfile", "socket"),
     *("concurrent", "asyncio", "selectors", "importlib", "traceback", "io", "_io", "codecs", "abc"),
@@ -97,16 +97,24 @@ def attributes_of(obj: object) -> dict[str, Any] | None:
     return names if type(names) is dict else None
 
 
+def carry(*modules: str) -> None:
+    """Have the objects of these modules of this package, too, be a script's state."""
+    _carried.extend(modules)
+    is_runtime.cache_clear()
+
+
 @functools.cache
 def is_runtime(cls: Any) -> bool:
     """Tell whether a class is the process's or the operating system's, so that it is opaque."""
     module = cls.__module__ or ""
-    if _is_in(module, CARRIED):
+    if _is_in(module, _carried):
         return False
-    return cls in _RUNTIME_CLASSES or _is_in(module, RUNTIME_PACKAGES)
+    if cls in _RUNTIME_CLASSES or cls.__name__.endswith(WITH_PROCESSES):
+        return True
+    return _is_in(module, RUNTIME_PACKAGES)
 
 
-def _is_in(module: str, packages: tuple[str, ...]) -> bool:
+def _is_in(module: str, packages: Iterable[str]) -> bool:
     return any(module == one or module.startswith(f"{one}.") for one in packages)
 
 

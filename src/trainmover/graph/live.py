@@ -20,12 +20,15 @@ from trainmover.graph.blocks import (
     span_of_array,
     span_of_storage,
 )
-from trainmover.graph.nodes import LEFT_OUT, Node, Opaque, Path, Ref
+from trainmover.graph.layout import CONTAINERS
+from trainmover.graph.nodes import LEFT_OUT, PLAIN, Node, Opaque, Path, Ref
 from trainmover.graph.script import Script
 from trainmover.graph.walk import Walk
+from trainmover.torch_internals.watching.aliases import storage_of
 
 FREE: Node = ("tuple", None, [])
 """Body of a number that no node has now: a tuple without items, which nothing refers to."""
+_CONTAINERS = frozenset({*CONTAINERS, tuple})
 _WEAK, _VIEWS = "weakref", frozenset({"tensor", "array"})
 
 
@@ -43,10 +46,19 @@ class LiveWalk(Walk):
     dropped    objects that are no longer held, as soon as this list is cleared
     """
 
-    def __init__(self, script: Script, left_out: set[int], *, with_gradients: bool) -> None:
+    def __init__(
+        self,
+        script: Script,
+        left_out: set[int],
+        *,
+        with_gradients: bool,
+        copied_to: int | None,
+        items_max: int | None,
+    ) -> None:
         super().__init__(script)
+        self._items_max = items_max
         self._left_out, self._with_gradients = left_out, with_gradients
-        self.blocks = LiveBlocks(self, left_out)
+        self.blocks = LiveBlocks(self, left_out, copied_to)
         self._blocks = self.blocks
         self.counts: dict[int, int] = {}
         self.before: dict[int, Node] = {}
@@ -67,6 +79,13 @@ class LiveWalk(Walk):
         self._notes: dict[int, list[Opaque]] = {}
         self._integers: dict[Any, list[int]] = {}
         self._holders: dict[int, int] = {}
+
+    def is_data(self, obj: Any) -> bool:
+        """Tell whether a container has more objects than are looked at."""
+        if self._items_max is None or type(obj) not in _CONTAINERS or len(obj) <= self._items_max:
+            return False
+        values = obj.values() if isinstance(obj, dict) else obj
+        return type(next(iter(values))) not in PLAIN
 
     # --- nodes
 
@@ -152,7 +171,7 @@ class LiveWalk(Walk):
 
     def gradient(self, tensor: Any, path: Path) -> Ref | None:
         """Return the reference to a tensor's gradient; LEFT_OUT if others carry it."""
-        if not self._with_gradients and tensor.untyped_storage().data_ptr() in self._left_out:
+        if not self._with_gradients and storage_of(tensor) in self._left_out:
             return LEFT_OUT
         return super().gradient(tensor, path)
 
@@ -226,15 +245,24 @@ class LiveWalk(Walk):
         self._unreferenced.clear()
         self.collect()
 
-    def sweep(self, roots: Iterable[int]) -> None:
-        """Remove the nodes that cannot be reached from these."""
+    def reached_from(self, objects: Iterable[Any]) -> set[int]:
+        """Return the nodes that these objects lead to."""
+        known = (self._numbers.get(id(one)) for one in objects)
+        return self._reached(one for one in known if one is not None)
+
+    def _reached(self, numbers: Iterable[int]) -> set[int]:
         reached: set[int] = set()
-        pending = [*roots, *self._unreferenced]
+        pending = [*numbers]
         while pending:
             number = pending.pop()
             if number not in reached:
                 reached.add(number)
                 pending += self._edges.get(number, ())
+        return reached
+
+    def sweep(self, roots: Iterable[int]) -> None:
+        """Remove the nodes that cannot be reached from these."""
+        reached = self._reached([*roots, *self._unreferenced])
         for number in sorted(self.counts.keys() - reached):
             self._remove(number)
         self.collect()
@@ -303,13 +331,15 @@ class LiveBlocks(BlockReader):
     """Blocks that come and go with their views.
 
     left_out   addresses of storages of which only the size is kept
+    copied_to  bytes to which a block is copied; of a larger one, or of one on a device, only the
+               size is kept. None: all are copied, or known by their digest
     of_arrays  blocks that an array is or was a view of
     """
 
-    def __init__(self, walk: LiveWalk, left_out: set[int]) -> None:
+    def __init__(self, walk: LiveWalk, left_out: set[int], copied_to: int | None) -> None:
         super().__init__(walk.nodes, walk.objects)
         self.spans: dict[int, Span] = {}
-        self.left_out = left_out
+        self.left_out, self._copied_to = left_out, copied_to
         self.of_arrays: set[int] = set()
         self._walk = walk
 
@@ -369,9 +399,14 @@ class LiveBlocks(BlockReader):
             del self._starts[bisect.bisect_left(self._starts, start)]
 
     def _body(self, span: Span) -> Node:
-        if span.start in self.left_out:
+        if span.start in self.left_out or self._stays(span):
             return "block", span.size
         return body_of(span)
+
+    def _stays(self, span: Span) -> bool:
+        """Tell whether a block is too far away, or too large, to be copied at a look."""
+        limit = self._copied_to
+        return limit is not None and (span.size > limit or span.device != "cpu")
 
 
 def _moved(span: Span) -> bool:

@@ -15,7 +15,7 @@ each look unless it is left out.
 
 import inspect
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from trainmover.asked import NodeTable, are, is_in_c, same_value
@@ -25,7 +25,7 @@ from trainmover.graph.delta import Delta, RootChanges
 from trainmover.graph.live import FREE, LiveWalk
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts
-from trainmover.graph.nodes import Graph, Ref, Roots, node_number
+from trainmover.graph.nodes import Graph, Ref, Roots, node_number, path_text
 from trainmover.graph.script import GLOBALS_OF_PYTHON, Script
 from trainmover.graph.walk import ADDRESS_MIN
 
@@ -59,6 +59,10 @@ class Look:
     trusted_from    bytes from which memory that only tensors are views of is taken for unchanged as
                     long as torch counts no write to them. A write past torch (`.data`, another
                     library) is not seen then. None: all memory is compared
+    copied_to       bytes to which a block of memory is copied; larger ones, and those on a device,
+                    have a size only. None: all are copied, or known by their digest
+    items_max       objects that a container may have; one with more is taken for data, which each
+                    process has itself. None: any number
     is_native       False: every node is read again at each look
     """
 
@@ -69,18 +73,27 @@ class Look:
         *,
         with_gradients: bool = True,
         trusted_from: int | None = None,
+        copied_to: int | None = None,
+        items_max: int | None = None,
         is_native: bool = _IS_NATIVE,
     ) -> None:
         self._script = script
         self._left_out = {*left_out}
         self._with_gradients = with_gradients
-        self._trusted_from = trusted_from
+        self._trusted_from, self._copied_to = trusted_from, copied_to
+        self._items_max = items_max
         self._is_whole = False
         self._is_native = is_native
         self._reset()
 
     def _reset(self) -> None:
-        self._walk = LiveWalk(self._script, self._left_out, with_gradients=self._with_gradients)
+        self._walk = LiveWalk(
+            self._script,
+            self._left_out,
+            with_gradients=self._with_gradients,
+            copied_to=self._copied_to,
+            items_max=self._items_max,
+        )
         self._table = NodeTable()
         self._module_table = NodeTable()
         self._modules: dict[str, dict[str, Any]] = {}
@@ -98,7 +111,9 @@ class Look:
 
     def leave_out(self, storages: Iterable[int]) -> None:
         """Leave out the storages at these addresses, and no others, from the next look on."""
-        new = {*storages}
+        new = storages if isinstance(storages, Set) else {*storages}
+        if new == self._left_out:
+            return
         spans = self._walk.blocks.spans.items()
         other = {number for number, span in spans if span.start in new ^ self._left_out}
         self._unchecked |= other | self._walk.views_of(other)
@@ -123,6 +138,11 @@ class Look:
             self._read_loose()
         self._finish_look(())
         self._is_whole = True
+        return self.graph()
+
+    def graph(self) -> Graph:
+        """Return the whole graph as of the last look."""
+        walk = self._walk
         return Graph(
             self._place,
             self._roots(),
@@ -163,6 +183,30 @@ class Look:
         self._finish_look(suspects)
         self._is_whole = True
         return self._difference(contents)
+
+    # --- what is where
+
+    def names(self) -> dict[str, dict[str, Ref]]:
+        """Return the references of each module's names: another dict as soon as one changes."""
+        return {key[1]: one.refs for key, one in self._groups.items() if key[0] == "modules"}
+
+    def reached_from(self, objects: Iterable[Any]) -> set[int]:
+        """Return the nodes that these objects lead to."""
+        return self._walk.reached_from(objects)
+
+    def too_large(self, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
+        """Give those of these nodes that are tensors over memory too large to be copied."""
+        walk, limit = self._walk, self._copied_to
+        for number in numbers:
+            if limit is None or walk.nodes[number][0] != "tensor":
+                continue
+            spans = (walk.blocks.spans.get(one) for one in walk.referred(number))
+            if any(one and one.size > limit and one.start not in self._left_out for one in spans):
+                yield number, walk.objects[number]
+
+    def path_of(self, number: int) -> str:
+        """Return where the object of a node was first met."""
+        return path_text(self._walk.paths.get(number))
 
     # --- roots
 

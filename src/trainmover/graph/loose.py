@@ -33,11 +33,12 @@ def loose_objects(script: Script, visited: Container[int]) -> dict[tuple[Any, ..
 def _key_of(obj: Any, script: Script) -> tuple[Any, ...] | None:
     kind = type(obj)
     if kind is types.FunctionType:
-        if obj.__closure__ and script.owns_code(obj.__code__):
+        is_of_run = obj.__globals__ is script.modules().get(obj.__module__)
+        if obj.__closure__ and is_of_run and script.owns_code(obj.__code__):
             return ("function", *code_key(obj.__code__))
         return None
     if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, type):
         return None
-    if not script.owns_class(kind) or isinstance(obj, Tensor | BaseException):
+    if not script.has_defined(kind) or isinstance(obj, Tensor | BaseException):
         return None
     return "instance", kind.__module__, kind.__qualname__

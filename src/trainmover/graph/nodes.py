@@ -40,6 +40,11 @@ def node_number(ref: Any) -> int:
     return ref[1] if is_node else -1
 
 
+def is_left_out(node: Node) -> bool:
+    """Tell whether a node is a block whose content somebody else carries."""
+    return len(node) == 2 and node[0] == "block" and type(node[1]) is int
+
+
 PLAIN = frozenset(
     {type(None), bool, int, float, complex, str, bytes}
     | {torch.dtype, torch.device, torch.Size, numpy.bool_}

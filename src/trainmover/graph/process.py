@@ -12,10 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from trainmover.graph.kinds.kind import HOLE
 from trainmover.graph.script import Script
 from trainmover.state import rng
+
+_OF_LAUNCHER = ("MASTER_ADDR", "MASTER_PORT", "TRAINMOVER_")
+"""Begins of names of variables that are set anew for each machine, also while it runs."""
 
 
 class Setting(NamedTuple):
@@ -39,6 +43,9 @@ SETTINGS: dict[str, Setting] = {
         lambda: torch.get_autocast_dtype("cpu"), lambda to: torch.set_autocast_dtype("cpu", to)
     ),
     "anomaly mode": Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    "number of the next hook": Setting(
+        lambda: RemovableHandle.next_id, lambda to: setattr(RemovableHandle, "next_id", to)
+    ),
     "deterministic algorithms": Setting(
         torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
     ),
@@ -54,15 +61,22 @@ class ProcessState:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._born = dict(os.environ)
+        self._loaded = -1
+        self._libraries: set[str] = set()
 
-    def roots(self) -> dict[str, object]:
-        """Return the roots of a graph, by name."""
-        of_torch, of_python, of_numpy, _ = rng.of_process()
+    def settings(self) -> dict[str, object]:
+        """Return the roots that are looked at in each step: others have their own ways there."""
         return {
             "settings": _settings(),
             "environment": self._environment(),
             "loggers": self._loggers(),
             "root logger": logging.root,
+        }
+
+    def roots(self) -> dict[str, object]:
+        """Return the roots of a graph, by name."""
+        of_torch, of_python, of_numpy, _ = rng.of_process()
+        return self.settings() | {
             "patches": self._script.patches(),
             "torch generator": of_torch,
             "python generator": of_python,
@@ -77,21 +91,30 @@ class ProcessState:
         now, wanted = self._environment(), roots["environment"]
         for name in now.keys() - wanted.keys():
             os.environ.pop(name, None)
+        for name in wanted:  # An earlier run in this process may have set it.
+            self._born.pop(name, None)
         os.environ.update({name: text for name, text in wanted.items() if text != now.get(name)})
-        for (module, name), function in roots["patches"].items():
+        for (module, name), function in roots.get("patches", {}).items():
             if module in sys.modules and function is not HOLE:
                 setattr(sys.modules[module], name, function)
 
     def _loggers(self) -> dict[str, Any]:
         """Return the loggers that are none of a library's, which names its own after itself."""
-        own = {name.partition(".")[0] for name in self._script.modules()}
-        libraries = {name.partition(".")[0] for name in sys.modules} - own
+        if len(sys.modules) != self._loaded:
+            self._loaded = len(sys.modules)
+            own = {name.partition(".")[0] for name in self._script.modules()}
+            self._libraries = {name.partition(".")[0] for name in sys.modules} - own
         known = logging.Logger.manager.loggerDict
-        return {name: one for name, one in known.items() if name.partition(".")[0] not in libraries}
+        of_libraries = self._libraries
+        return {n: one for n, one in known.items() if n.partition(".")[0] not in of_libraries}
 
     def _environment(self) -> dict[str, str]:
         """Return the variables that the script has set: others are the machine's own."""
-        return {name: text for name, text in os.environ.items() if self._born.get(name) != text}
+        return {
+            name: text
+            for name, text in sorted(os.environ.items())
+            if self._born.get(name) != text and not name.startswith(_OF_LAUNCHER)
+        }
 
 
 def _settings() -> dict[str, Any]:

@@ -36,8 +36,16 @@ class Restore:
     again  another pass is needed: a generator was driven, or an address was not known yet
     """
 
-    def __init__(self, graph: Graph, script: Script, before: "Restore | None" = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        script: Script,
+        before: "Restore | None" = None,
+        *,
+        with_opaque: bool = True,
+    ) -> None:
         self.script, self.again = script, False
+        self._with_opaque = with_opaque
         self.blocks = BlockRestorer(graph.nodes, graph.objects)
         self.notes: list[str] = []
         self._nodes, self._addresses = graph.nodes, graph.addresses
@@ -72,7 +80,7 @@ class Restore:
         if live is MISSING and number in self._expected:
             live = self._expected[number]
         found = KINDS[node[0]].restore(number, live, self, node[1:])
-        if found is HOLE:
+        if found is HOLE and (node[0] != "opaque" or self._with_opaque):
             self.note(f"{node[0]} cannot be made: {str(node[1:4])[:100]}")
         return found
 
@@ -247,10 +255,9 @@ class Restore:
         self._own = self._own | {node_number(ref): one for ref, one in bound if one is not None}
         for ref in roots.active:
             self.get(ref)
-        modules = self.script.modules()
         for name, wanted in roots.modules.items():
-            if name in modules:
-                self.globals(modules[name], wanted)
+            if name in self.script.modules() or self.script.load(name):
+                self.globals(self.script.modules()[name], wanted)
             else:
                 self.note(f"module {name} is not loaded here")
         for frame, wanted in zip(frames, roots.frames, strict=True):
@@ -282,10 +289,13 @@ def restore(
     script: Script,
     process: Mapping[str, object] | None = None,
     active: Sequence[object] = (),
+    *,
+    with_opaque: bool = True,
 ) -> list[str]:
     """Make this process's script hold what the graph says; returns what could not be restored.
 
     process, active  roots as they were captured, of this process
+    with_opaque      False: opaque objects that are missing here are not noted
     Raises StateMismatch if the script stands at another place; then nothing was changed.
     """
     here = stack.place_of(frames)
@@ -302,7 +312,7 @@ def restore(
     try:
         one = None
         for _ in range(_PASSES_MAX):
-            one = Restore(graph, script, one)
+            one = Restore(graph, script, one, with_opaque=with_opaque)
             one.run(graph, frames, process or {}, active)
             if not one.again:
                 break

@@ -2,6 +2,7 @@
 """The running script: its modules, its classes and its code, as opposed to those of libraries."""
 
 import gc
+import importlib.util
 import os
 import sys
 import types
@@ -49,10 +50,16 @@ class Script:
 
     is_own_file  tells whether a path is one of the script's source files
     main         name of its main module in `sys.modules`
+    is_before    tells whether a module was loaded before the script began, so that it is none of it
     """
 
-    def __init__(self, is_own_file: Callable[[str], bool], main: str = "__main__") -> None:
-        self._is_own_file, self._main = is_own_file, main
+    def __init__(
+        self,
+        is_own_file: Callable[[str], bool],
+        main: str = "__main__",
+        is_before: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self._is_own_file, self._main, self._is_before = is_own_file, main, is_before
         self._files: dict[str, bool] = {}
         self._modules: dict[str, dict[str, Any]] = {}
         self._loaded = -1
@@ -73,9 +80,20 @@ class Script:
             self._modules = {
                 name: vars(module)
                 for name, module in list(sys.modules.items())
-                if name == self._main or self._is_own(module)
+                if name == self._main or (self._is_own(module) and not self._is_before(name))
             }
         return self._modules
+
+    def load(self, name: str) -> bool:
+        """Import one of the script's modules that another process has; False if it is none here."""
+        try:
+            spec = importlib.util.find_spec(name)
+            if spec is None or not self.owns_file(spec.origin):
+                return False
+            importlib.import_module(name)
+        except (ImportError, ValueError, AttributeError):
+            return False
+        return name in self.modules()
 
     def _is_own(self, module: Any) -> bool:
         """Tell whether a loaded module is from one of the script's files; others only look so."""
@@ -89,6 +107,17 @@ class Script:
         """Tell whether a class is defined by the script."""
         return cls.__module__ in self.modules()
 
+    def has_defined(self, cls: type) -> bool:
+        """Tell whether a class was defined by this run of the script, not by one before in this
+        process."""
+        names = self.modules().get(cls.__module__)
+        if names is None:
+            return False
+        functions = (one for one in vars(cls).values() if isinstance(one, types.FunctionType))
+        return names.get(cls.__qualname__) is cls or any(
+            one.__globals__ is names for one in functions
+        )
+
     def owns_code(self, code: types.CodeType) -> bool:
         """Tell whether code comes from a file of the script."""
         return self.owns_file(code.co_filename)
@@ -98,7 +127,7 @@ class Script:
         return {
             (one.__module__, one.__qualname__): one
             for one in gc.get_objects()
-            if isinstance(one, type) and self.owns_class(one)
+            if isinstance(one, type) and self.has_defined(one)
         }
 
     def codes(self) -> dict[CodeKey, types.CodeType]:

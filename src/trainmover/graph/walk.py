@@ -13,7 +13,7 @@ import numpy
 
 from trainmover.graph import frames as stack
 from trainmover.graph.blocks import BlockReader, BlockView, Span
-from trainmover.graph.kinds import kind_for
+from trainmover.graph.kinds import KINDS, kind_for
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts
 from trainmover.graph.nodes import (
@@ -108,8 +108,12 @@ class Walk:
 
     def read(self, number: int, obj: Any, path: Path) -> None:
         """Read the body of an object's node."""
-        kind = kind_for(obj)
+        kind = KINDS["data"] if self.is_data(obj) else kind_for(obj)
         self.nodes[number] = (kind.name, *kind.read(obj, self, path))
+
+    def is_data(self, obj: object) -> bool:
+        """Tell whether an object is data, which is not carried. A capture carries all."""
+        return False
 
     def addresses(self) -> dict[int, int]:
         """Return integers that are the address of an object in the graph, with its node."""

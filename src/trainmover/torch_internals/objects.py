@@ -19,6 +19,9 @@ OF_THE_PROCESS = (
 )
 """Packages whose objects belong to the process."""
 
+WITH_PROCESSES = "MultiProcessingDataLoaderIter"
+"""End of the names of iterators of loaders with processes of their own: torch's, torchdata's."""
+
 subclass_of: Callable[[Any, Tensor], Tensor] = Tensor._make_subclass
 """Return a tensor of a subclass over the memory of another one."""
 

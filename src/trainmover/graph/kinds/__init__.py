@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from trainmover.graph import layout
 from trainmover.graph.kinds import code, containers, iterators, loop, memory, stateful
@@ -42,7 +43,7 @@ _OPAQUE = OpaqueObject()
 _INSTANCE = containers.Instance()
 _ALL: tuple[Kind, ...] = (
     *(_OPAQUE, _INSTANCE, containers.Tuple(), containers.FrozenSet()),
-    *(containers.Error(), containers.Member()),
+    *(containers.Error(), containers.Member(), containers.Data()),
     *(code.Function(), code.Cell(), code.Partial(), code.Class(), code.Module(), code.Code()),
     *(iterators.Iterator(), iterators.Generator(), loop.LoopIterator()),
     loop.Twin(),
@@ -98,7 +99,7 @@ def kind_for(obj: Any) -> Kind:
 
 
 def _tensor_kind(obj: Any) -> Kind:
-    if type(obj).__name__ == "FakeTensor":
+    if type(obj).__name__ == "FakeTensor" or is_lazy(obj):
         return _OPAQUE
     if hasattr(obj, "device_mesh"):
         return KINDS["sharded-tensor"]

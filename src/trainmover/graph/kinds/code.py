@@ -229,11 +229,16 @@ class Module(Kind):
 
 
 class Code(Kind):
-    """A code object that the script has as a value; it stays the process's own."""
+    """A code object that the script has as a value; it stays the process's own.
+
+    What was compiled from a text no other process has.
+    """
 
     name = "code"
 
     def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
+        if not walk.script.owns_code(obj):
+            walk.is_opaque(obj, path)
         return (tuple(code_key(obj)),)
 
     def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:

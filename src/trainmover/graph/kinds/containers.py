@@ -4,6 +4,7 @@
 import collections
 import enum
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, item, same_objects
@@ -57,6 +58,23 @@ class Instance(Kind):
             restore.names(names, attributes)
         restore.slots(obj, slots)
         return obj
+
+
+class Data(Kind):
+    """A container with so many objects that it is taken for data, which each process has itself."""
+
+    name = "data"
+
+    def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
+        walk.is_opaque(obj, path)
+        return type(obj).__name__, len(obj)
+
+    def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
+        kind, count = body
+        if type(live).__name__ == kind and len(live) == count:
+            return restore.take(ref, live)
+        restore.note(f"a {kind} of {count:,} items was taken for data, and is another here")
+        return HOLE if live is MISSING else live
 
 
 def _items(obj: Any, base: Any, walk: "Walk", path: Path) -> tuple[Any, Any]:
@@ -126,12 +144,15 @@ def _restore_items(obj: Any, base: Any, items: Any, extra: Any, restore: "Restor
 
 def _restore_pairs(obj: Any, base: Any, items: Any, restore: "Restore") -> None:
     old_keys = [*base.keys(obj)]
+    spare = _spare_values(obj, base, items)
     new = []
     for number, (key_ref, value_ref) in enumerate(items):
         key = restore.get(key_ref, old_keys[number] if number < len(old_keys) else MISSING)
         if key is HOLE:
             continue
         old = base.get(obj, key, MISSING)
+        if old is MISSING and type(key) is int:
+            old = next(spare, MISSING)
         value = restore.get(value_ref, old)
         value = old if value is HOLE else value
         if value is not MISSING:
@@ -142,6 +163,16 @@ def _restore_pairs(obj: Any, base: Any, items: Any, restore: "Restore") -> None:
         base.clear(obj)
         for key, value in new:
             base.__setitem__(obj, key, value)
+
+
+def _spare_values(obj: Any, base: Any, items: Any) -> Iterator[Any]:
+    """Give the live values of numbers that the dict is not to have, in order.
+
+    Numbers that count something, as hooks are counted, are others in each process. What they stand
+    for keeps its identity.
+    """
+    wanted = {key_ref[0] for key_ref, _ in items if len(key_ref) == 1 and type(key_ref[0]) is int}
+    return iter([v for key, v in base.items(obj) if type(key) is int and key not in wanted])
 
 
 def _restore_list(obj: Any, base: Any, items: Refs, restore: "Restore") -> None:

@@ -45,7 +45,7 @@ class StridedTensor(Kind):
         if obj.__dict__:
             rest["dict"] = walk.ref(obj.__dict__, path, ".__dict__")
         for name in HOOKS_OF_LEAVES if leaf else ():
-            if getattr(obj, name, None) is not None:
+            if getattr(obj, name, None):
                 rest[name] = walk.ref(getattr(obj, name), path, f".{name}")
         span = span_of_storage(obj.untyped_storage())
         view = walk.block(span, obj.data_ptr() if obj.numel() else 0)
@@ -104,6 +104,8 @@ def _over_block(
             return live  # type: ignore[no-any-return]
         return _with_memory(live, fits, cls, torch.empty_strided(shape, stride, dtype=dtype))
     number, offset = node_number(view[0]), view[1]
+    if fits and restore.blocks.is_left_out(number) and tuple(live.shape) == shape:
+        return live  # type: ignore[no-any-return]
     span = span_of_storage(live.untyped_storage()) if fits else None
     held = restore.blocks.storage(number, span, device)
     if span is not None and held.data_ptr() == span.start:
@@ -177,11 +179,11 @@ class ShardedTensor(Kind):
     name = "sharded-tensor"
 
     def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
-        grad = obj.grad if obj.is_leaf else None
+        grad = walk.gradient(obj, path) if obj.is_leaf else None
         return (
             walk.ref(type(obj), path, ".<type>"),
             walk.ref(local_of(obj), path, ".<local>"),
-            walk.ref(grad, path, ".grad"),
+            (None,) if grad is None else grad,
         )
 
     def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
@@ -193,7 +195,7 @@ class ShardedTensor(Kind):
         part = restore.get(local, old)
         if part is not old and part is not HOLE:
             set_local(live, part)
-        if live.is_leaf:
+        if live.is_leaf and grad != LEFT_OUT:
             new = restore.get(grad, MISSING if live.grad is None else live.grad)
             if new is not live.grad and new is not HOLE:
                 live.grad = new

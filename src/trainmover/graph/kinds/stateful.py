@@ -66,7 +66,7 @@ def _set_array(held: "array.array[Any]", state: tuple[str, bytes]) -> None:
         held.frombytes(state[1])
 
 
-def _set_stream(stream: Any, state: tuple[Any, int]) -> None:
+def _set_stream(stream: Any, state: list[Any]) -> None:
     stream.seek(0)
     stream.truncate()
     stream.write(state[0])
@@ -111,7 +111,7 @@ STATEFUL = (
         Stateful(
             f"stream-{kind.__name__}",
             kind,
-            lambda one: (one.getvalue(), one.tell()),
+            lambda one: [one.getvalue(), one.tell()],  # No tuple: ("", 0) is a reference.
             _set_stream,
             lambda state, kind=kind: kind(),  # type: ignore[misc]
         )
@@ -148,9 +148,18 @@ class BitGenerator(Kind):
             live = cls()
         found: Any = restore.get(seeds, live.seed_seq)
         if found is not live.seed_seq:
-            live = cls(found)
+            live = _with_seeds(live, found)
         live.state = state
         return restore.take(ref, live)
+
+
+def _with_seeds(live: Any, seeds: Any) -> Any:
+    """Return a bit generator with these seeds: the live one, where numpy can give it others."""
+    try:
+        live.__setstate__((live.state, seeds))
+    except (TypeError, ValueError):  # Before numpy 2.0.
+        return type(live)(seeds)
+    return live
 
 
 class SeedSequence(Kind):
