@@ -136,7 +136,8 @@ def test_standbys_warm_up_only_when_every_rank_is_recorded() -> None:
     job, effects = after(BEGUN, recorded("m1", 0), recorded("m2", 1))
     assert effects == ()
     job, effects = decide(job, recorded("m3", 2))
-    assert kinds(effects) == [("m4", "WarmUp")]
+    keep = [(name, "KeepSnapshots") for name in job.seats]
+    assert kinds(effects) == [*keep, ("m4", "WarmUp")]
     assert job.machines["m4"].state is MachineState.WARMING
 
 

@@ -62,7 +62,7 @@ def job_of(machines: int, *, alike: bool) -> Job:
         seats=tuple(names[:-1]),
         attached=Ranks(ranks),
         recorded=Facts(told),
-        snapshot_every=0 if alike else 5,
+        snapshot_every=5,
         cut=None if alike else cut,
     )
 

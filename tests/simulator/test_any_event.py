@@ -92,6 +92,7 @@ RARE: list[EVENTS] = [
             m.Raised(rank=Rank(0), step=Step(3), error="KeyError", traceback=""),
             m.BetweenSteps(rank=Rank(0), step=Step(3), where="train.py line 8"),
             m.Unproven(rank=Rank(0), epoch=Epoch(2), holders={Rank(1): "d"}),
+            m.Unproven(rank=Rank(0), epoch=Epoch(2), lacks="what a step left"),
         )
     ),
 ]

@@ -186,9 +186,10 @@ def quiet(seed: int, fault: str, standbys: int, world: dict[str, object]) -> Pla
     plan = plan_of(seed, standbys=standbys, nproc=1, faults=only([fault], like=BITING))
     plan.early = plan.late = plan.stops = plan.stops_early = False
     plan.bug = ""
-    usual = {"stages": 1, "once": (), "unfit": (), "others": (), "old": (), "corrupts": 0.0}
+    usual = {"stages": 1, "once": (), "unfit": (), "others": (), "old": ()}
+    perfect = {"corrupts": 0.0, "lacks": 0.0}
     policies = dict.fromkeys(("health", "stragglers", "anomalies"), "off")
-    plan.world |= {**usual, **policies, "patience_s": 60.0, **world}
+    plan.world |= {**usual, **perfect, **policies, "patience_s": 60.0, **world}
     plan.world["deadlines"] = None
     return plan
 

@@ -91,7 +91,7 @@ def test_one_thing_at_a_time_never_ends_a_job(faults: str) -> None:
         plan = plan_of(seed, seconds=5, faults=alone)
         plan.early = plan.stops = plan.stops_early = False
         plan.bug = ""
-        plan.world |= {"unfit": (), "others": (), "corrupts": 0.0}
+        plan.world |= {"unfit": (), "others": (), "corrupts": 0.0, "lacks": 0.0}
         result = play(plan)
         well(result)
         assert result.world.ended is not None

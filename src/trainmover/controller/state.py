@@ -231,6 +231,7 @@ class Change:
     on_way    joiners that have been told to which step: their script may have gone there since
     misled    ranks whose script has seen less than whole values since its last step
     since_us  when all were told to come to their boundary, or to unwind; 0: not yet
+    lacking   what was lost with the ranks, and only a cut has: all are to go back; "": nothing
     facts     below: rank -> what it said for this epoch
     """
 
@@ -256,6 +257,7 @@ class Change:
     at_boundary: Facts[Rank, Step] = field(default_factory=Facts)
     misled: Ranks = field(default_factory=Ranks)
     since_us: int = 0
+    lacking: str = ""
     loaded: Ranks = field(default_factory=Ranks)
     switched: Ranks = field(default_factory=Ranks)
 

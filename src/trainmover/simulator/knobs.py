@@ -30,6 +30,7 @@ class Knobs:
     refill     a machine that is gone for good is replaced by a new one
     racks      how many, of which each machine is in one; 0: nothing is known of them
     corrupts   how often a joiner receives what was not sent
+    lacks      how often it lacks what was lost with its rank
     fills      machines whose memory gets full; tardy: whose agents speak late now and then
     length     steps that the script is believed to make; 0: nobody knows
     disk_us    for which work on checkpoints takes, by chance
@@ -65,6 +66,7 @@ class Knobs:
     sick: tuple[str, ...] = ()
     no_standby: str = "end"
     corrupts: float = 0.0
+    lacks: float = 0.0
     disk_us: tuple[int, int] = (1_000, 50_000)
     length: int = 0
     readiness: str = "held"

@@ -107,7 +107,9 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         "that this is overtaken",
         (
             "running",
-            *MOVE,
+            "move bind",
+            "move prepare",
+            "move pause",
             "recovery boundary",
             *BACK,
             "saving",

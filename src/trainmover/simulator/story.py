@@ -108,6 +108,7 @@ def plan_of(
     plan.stops_early = chance.random() < 0.05
     plan.bug = chance.choice(BUGS) if chance.random() < 0.15 else ""
     world["relays_above"] = chance.choice((256, 2, 3))
+    world["lacks"] = 0.3 if random.Random(f"lacks {seed}").random() < 0.1 else 0.0
     if faults.bites:
         bites = random.Random(f"deadlines {seed}")
         world["deadlines"] = draw(bites)

@@ -188,8 +188,9 @@ def test_a_state_that_no_survivor_holds_ends_the_job() -> None:
 
 def test_go_puts_the_joiner_in_force() -> None:
     job, effects = after(RECOVERY_SWITCHES, *MOVE_ALL_SWITCHED)
-    assert kinds(effects) == [("m1", "Go"), ("m4", "Go"), ("m3", "Go")]
-    assert (job.seats, job.epoch, job.change) == (("m1", "m4", "m3"), 2, None)
+    seated = ("m1", "m4", "m3")
+    assert kinds(effects) == [(n, order) for order in ("Go", "KeepSnapshots") for n in seated]
+    assert (job.seats, job.epoch, job.change) == (seated, 2, None)
     assert job.incidents[0].certificates == (certificate(1),)
 
 
@@ -251,7 +252,7 @@ def test_a_respawned_machine_trains_again_in_its_own_seat() -> None:
     assert sorted(orders(effects, m.Verdict)) == ["m1", "m3"]
     job, _ = after(job, *AT_BOUNDARY)
     job, effects = after(job, *(switched(f"m{rank + 1}", rank, 2) for rank in range(3)))
-    assert kinds(effects) == [("m1", "Go"), ("m2", "Go"), ("m3", "Go")]
+    assert kinds(effects) == [(n, order) for order in ("Go", "KeepSnapshots") for n in SEATS]
     assert (job.seats, job.machines["m2"].state) == (SEATS, MachineState.ACTIVE)
 
 

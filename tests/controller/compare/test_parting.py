@@ -9,7 +9,7 @@ from test_replicas import State, compared, replace_source, rounds, told
 
 from trainmover.controller import Job
 from trainmover.controller.compare.known import Divergence, Parted
-from trainmover.controller.compare.replicas import held_once, replicas
+from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.state import Stage
 from trainmover.protocol import messages as m
 from trainmover.server.view.divergences import divergence_text
@@ -48,14 +48,6 @@ def test_few_tensors_of_one_of_three_are_corruption_if_the_others_change_alike()
 def test_what_a_script_may_do_on_purpose_is_no_corruption(states: list[State], why: str) -> None:
     divergence = found(*states)
     assert (divergence.kind, divergence.diverged) == (Parted.APART, ()), why
-
-
-def test_ranks_that_part_on_purpose_are_held_once_so_that_snapshots_begin() -> None:
-    job = told(running(machines=3, standbys=0), 3, *[model(1)] * 3)
-    assert job.snapshot_every == 0
-    job = told(job, 10, model(2), model(3), model(4))
-    assert held_once(job) == [0, 1, 2]
-    assert job.snapshot_every > 0
 
 
 def test_it_is_said_aloud_once_and_without_an_accusation() -> None:
@@ -141,7 +133,6 @@ def test_of_three_holders_the_majority_is_believed_and_the_recovery_goes_on_with
     switch = orders(effects, m.Switch)["m5"]
     assert {source.rank for source in switch.sources[1]} == {2, 3}
     assert job.incidents[0].marks["verdict"] == 300, "of the last time that all came"
-    assert held_once(job) == [0]
 
 
 @pytest.mark.parametrize(

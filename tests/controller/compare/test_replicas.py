@@ -10,7 +10,7 @@ from jobs import RUNNING, after, certificate, recorded, running, said
 from trainmover.controller import Job
 from trainmover.controller.compare.comparison import gone_back, healed, with_fact
 from trainmover.controller.compare.known import Comparison, Divergence, Parted
-from trainmover.controller.compare.replicas import held_once, replicas, taken_over
+from trainmover.controller.compare.replicas import replicas, taken_over
 from trainmover.protocol.messages import Fingerprinted
 
 State = dict[str, int]
@@ -134,13 +134,6 @@ def test_what_an_expert_shares_has_holders_though_the_rank_has_no_replica() -> N
     states = [DENSE | {"expert": rank} for rank in range(4)]
     job = told(running(machines=4, standbys=0), 3, *states)
     assert replicas(job, 0, [1, 2, 3]) == []
-    assert held_once(job) == [0, 1, 2, 3]
-
-
-def test_what_ranks_of_one_machine_alone_hold_is_held_once() -> None:
-    job = told(running(machines=2, nproc=2, standbys=0), 3, *[{"w": 1}] * 2, *[{"w": 2}] * 2)
-    assert replicas(job, 0, [1]) == [1]
-    assert held_once(job) == [0, 1, 2, 3]
 
 
 # --- silent corruption ----------------------------------------------------------------------------

@@ -16,8 +16,9 @@ SEATED = [("m1", 0), ("m2", 1), ("m3", 2)]
 
 
 def alone(every: int | None = None) -> tuple[Job, tuple[Effect, ...]]:
-    """RUNNING, but no two ranks hold the same."""
-    job = replace(RUNNING, recorded=Facts(), spec=m_replace(RUNNING.spec, snapshot_every=every))
+    """RUNNING, but no two ranks hold the same, and the effects of their first steps."""
+    spec = m_replace(RUNNING.spec, snapshot_every=every)
+    job = replace(RUNNING, recorded=Facts(), snapshot_every=0, spec=spec)
     events = [recorded(machine, rank, digest=f"d{rank}") for machine, rank in SEATED]
     return after(job, *events)
 
@@ -42,16 +43,16 @@ def with_a_cut() -> tuple[Job, tuple[Effect, ...]]:
     return after(job, *facts)  # type: ignore[arg-type]
 
 
-def test_replicas_need_no_snapshots() -> None:
-    events = [recorded(machine, rank) for machine, rank in SEATED]
-    job, effects = after(replace(RUNNING, recorded=Facts()), *events)
+@pytest.mark.parametrize("digests", ["ddd", "abc"], ids=["replicas", "held once"])
+def test_snapshots_begin_once_all_first_steps_are_recorded(digests: str) -> None:
+    events = [recorded(name, rank, digest=digests[rank]) for name, rank in SEATED]
+    job, effects = after(replace(RUNNING, recorded=Facts(), snapshot_every=0), *events[:2])
     assert not orders(effects, m.KeepSnapshots)
-    assert job.snapshot_every == 0
-
-
-def test_state_that_one_machine_alone_holds_is_kept_by_all() -> None:
-    _, effects = alone()
-    assert orders(effects, m.KeepSnapshots).keys() == {"m1", "m2", "m3"}
+    job, effects = after(job, events[2])
+    keep = m.KeepSnapshots(every=5, now=True)
+    assert orders(effects, m.KeepSnapshots) == dict.fromkeys(("m1", "m2", "m3"), keep)
+    assert job.snapshot_every == 5
+    assert not orders(after(job, events[2])[1], m.KeepSnapshots), "once"
 
 
 @pytest.mark.parametrize(("asked", "ordered"), [(0, 0), (7, 7)])

@@ -156,12 +156,6 @@ def test_a_standby_that_is_there_is_taken_and_so_is_one_that_is_waited_for() -> 
     assert orders(effects, m.WriteCheckpoint)
 
 
-def test_snapshots_are_kept_for_it_also_where_all_state_has_replicas() -> None:
-    assert policy(running(standbys=0)).snapshot_every == 0
-    _, effects = decide(policy(running(standbys=0)), Tick(at_us=1))
-    assert orders(effects, m.KeepSnapshots).keys() == {"m1", "m2", "m3"}
-
-
 def test_a_job_that_is_to_end_ends() -> None:
     job, effects = decide(policy(ALONE, no_standby="end"), lost("m2"))
     assert ended(effects).code == 1

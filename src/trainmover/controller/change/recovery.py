@@ -88,7 +88,7 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
         return end(job, 1, why)
     if isinstance(verdict, Impossible):
         return go_back(job, verdict.why, at_us)
-    if nobody := _without_replica(job, lost, stay):
+    if nobody := _without_replica(job, lost, stay) or change.lacking:
         return go_back(job, nobody, at_us)
     job = mark(job, change.incident, "drain", at_us)
     job = amend(job, change.incident, step=verdict)

@@ -9,14 +9,17 @@ from trainmover.controller.change.move import cancel_move
 from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import drains, goes_back
 from trainmover.controller.compare.replicas import not_believed
-from trainmover.controller.effects import Decision, end
-from trainmover.controller.state import Change, Job, Phase, Stage
+from trainmover.controller.effects import Decision, Send, end
+from trainmover.controller.keep.cuts import cut_at_hand
+from trainmover.controller.standby.standbys import sandbox_failed
+from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import (
     AtBoundary,
     Committed,
     Interrupted,
+    Leave,
     Loaded,
     Position,
     Prepared,
@@ -72,8 +75,25 @@ def unproven(job: Job, machine: MachineId, fact: Unproven, at_us: int) -> Decisi
         return job, ()
     if change.stage is not Stage.SWITCH:
         return job, ()
+    if fact.lacks:
+        return _lacking(job, machine, fact.lacks, at_us)
     job = not_believed(job, fact)
     return go_on_otherwise(job, at_us)
+
+
+def _lacking(job: Job, machine: MachineId, lacks: str, at_us: int) -> Decision:
+    """What the joiner lacks a snapshot of all ranks has: all go back to that, the joiner too. Where
+    there is none, or that was tried, another machine is looked for."""
+    change = job.change
+    assert change is not None
+    if change.kind is Kind.RECOVERY and not change.back and cut_at_hand(job) is not None:
+        job, effects = go_on_otherwise(job, at_us)
+        if job.change is not None:
+            job = replace(job, change=replace(job.change, lacking=lacks))
+        return job, effects
+    leave = Send(machine, Leave(epoch=change.epoch))
+    job, effects = sandbox_failed(job, machine, lacks, at_us)
+    return job, (leave, *effects)
 
 
 def about_change(

@@ -5,12 +5,12 @@ Ranks are replicas if all their shared state had equal hashes in every round (`c
 before there was one, if it had an equal digest when the first steps were recorded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from trainmover.controller.compare.comparison import apart, healed, took_over, with_fact
 from trainmover.controller.compare.known import Divergence
 from trainmover.controller.state import Job
-from trainmover.controller.values import kept_for, replace
+from trainmover.controller.values import replace
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Certificate, Fingerprinted, Unproven
 
@@ -82,18 +82,3 @@ def replicas(job: Job, rank: Rank, among: Iterable[Rank]) -> list[Rank]:
     equal = [r for r in equal if r not in parted or parted[r] < since]
     first = rank % len(equal) if equal else 0
     return equal[first:] + equal[:first]
-
-
-@kept_for("spec", "recorded", "comparison")
-def held_once(job: Job) -> list[Rank]:
-    """Ranks whose state is on no other machine."""
-    families, diverged, nproc = job.comparison.families, job.comparison.diverged, job.spec.nproc
-    digests = {rank: fact.digest for rank, fact in job.recorded.items()}
-    known: Mapping[Rank, Rank | str] = families or digests
-    parted = job.comparison.apart
-    family = {rank: f"rank {rank} alone" if rank in parted else its for rank, its in known.items()}
-    slots: dict[Rank | str, set[int]] = {}
-    for rank, its in family.items():
-        if rank not in diverged:
-            slots.setdefault(its, set()).add(rank // nproc)
-    return [r for r, its in sorted(family.items()) if slots.get(its, set()) <= {r // nproc}]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of all ranks, for state that one machine alone holds; and the way back to them. Pure.
+"""Snapshots of all ranks, for whatever is lost with a machine; and the way back to them. Pure.
 
-Where some rank's state has no replica on another machine, or the script does between its steps what
-cannot be done again (collectives; changes of bulk state behind the fetch of a batch), every rank
-keeps a snapshot every so many steps: in its own memory, and with its buddy's agent. The snapshots
-of one step are a *cut*. It is complete when all ranks have said that theirs is held twice; until
-then the cut before is kept. So there is always one that all ranks can go back to, whatever machine
-is lost (`going_back`).
+Some rank's state may have no replica on another machine, the script may do between its steps what
+cannot be done again (collectives; changes of bulk state behind the fetch of a batch), and a joiner
+may lack what nobody else holds. So every rank keeps a snapshot every so many steps, from when all
+have made their first: in its own memory, and with its buddy's agent. The snapshots of one step are
+a *cut*. It is complete when all ranks have said that theirs is held twice; until then the cut
+before is kept. So there is always one that all ranks can go back to, whatever machine is lost
+(`going_back`).
 """
 
 import math
@@ -15,7 +16,6 @@ from collections.abc import Set
 import msgspec
 
 from trainmover.controller.change.seats import before_switch, goes_back
-from trainmover.controller.compare.replicas import held_once
 from trainmover.controller.effects import Decision, Effect, Send
 from trainmover.controller.facts import Facts
 from trainmover.controller.state import Cut, Job
@@ -30,12 +30,9 @@ SHARE = 0.01
 
 
 def tend_snapshots(job: Job) -> Decision:
-    """While no change is under way: have them kept as soon as they are known to be needed."""
+    """While no change is under way: have them kept, from when all have made their first steps."""
     asked = job.spec.snapshot_every
     if job.snapshot_every or job.no_snapshots or asked == 0 or not job.all_recorded:
-        return job, ()
-    wanted = job.misled or job.between or job.spec.no_standby == "checkpoint"
-    if asked is None and not wanted and not held_once(job):
         return job, ()
     return _keep(job, asked or FIRST_EVERY, now=asked is None)
 

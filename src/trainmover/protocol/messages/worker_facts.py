@@ -214,16 +214,19 @@ class Loaded(WorkerFact, frozen=True):
 
 
 class Unproven(WorkerFact, frozen=True):
-    """A joiner does not begin: those who were said to hold its rank's state do not all hold it.
+    """A joiner does not begin: those who were said to hold its rank's state do not all hold it, or
+    it lacks what was lost with the rank.
 
     holders  who answered -> digest of the shared state that it holds at the boundary
     unlike   those of them who held something else than the lost rank at its last gate
+    lacks    what is held by nobody, in a sentence: only a snapshot of all ranks has it
     """
 
     rank: Rank
     epoch: Epoch
-    holders: dict[Rank, str]
+    holders: dict[Rank, str] = {}
     unlike: list[Rank] = []
+    lacks: str = ""
 
 
 class Switched(WorkerFact, frozen=True):

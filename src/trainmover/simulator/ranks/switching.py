@@ -115,9 +115,18 @@ def _from_sources(worker: "Worker", order: m.Switch) -> bool:
         worker.order = None
         worker.say(m.Unproven(rank=worker.rank, epoch=order.epoch, holders=holders))
         return False
+    if _lacks(worker):
+        worker.order = None
+        worker.say(m.Unproven(rank=worker.rank, epoch=order.epoch, lacks="what a step left"))
+        return False
     first = there[0]
     _place(worker, order, first.holds, first.ledger.in_doubt if moves else rows, first.rank)
     return True
+
+
+def _lacks(worker: "Worker") -> bool:
+    world = worker.world
+    return bool(world.knobs.lacks) and world.random.random() < world.knobs.lacks
 
 
 def _sources_there(worker: "Worker", named: list[m.Source]) -> list["Worker"]:

@@ -35,7 +35,8 @@ class Staying:
         before, after = moment.before.change, moment.after.change
         if before is None or after is None or before.back or not after.back:
             return
-        if self.torn or self.world.flips or self.world.knobs.corrupts or moment.before.exited:
+        knobs = self.world.knobs
+        if self.torn or self.world.flips or moment.before.exited or knobs.corrupts or knobs.lacks:
             return
         stay = self._stay(moment.before, before)
         if stay and self._could_stay(moment.before, before, stay):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that ends before its script does so for a reason that what happened to it explains."""
 
+from trainmover.controller.state import MachineState
 from trainmover.ids import Rank, Step
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.ranks.steps import EXIT_STATUS
@@ -126,7 +127,7 @@ def _too_often(world: World, count: dict[str, int], unsettled: list[str]) -> boo
 
 
 def _corrupt(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
-    return world.knobs.corrupts > 0
+    return world.knobs.corrupts > 0 or world.knobs.lacks > 0
 
 
 def _early(world: World, count: dict[str, int], unsettled: list[str]) -> bool:
@@ -143,6 +144,9 @@ def _no_machine(world: World, count: dict[str, int], unsettled: list[str]) -> bo
         return True
     kept_out = sum(count.get(name, 0) for name in ("cordon", "ask", "unfit", "imagine"))
     kept_out += len(world.knobs.others)
+    if world.knobs.lacks:  # Whoever lacked something takes no ranks any more.
+        machines = world.job.machines.values()
+        kept_out += sum(machine.state is MachineState.COLD for machine in machines)
     return _lost(world, count) + kept_out + len(unsettled) > world.spec.standbys
 
 

@@ -39,7 +39,8 @@ def _is_ready(world: World, machine: Machine, count: dict[str, int]) -> bool:
     if machine.state is MachineState.COLD:
         if machine.id in world.knobs.others:
             return True
-        return bool(world.knobs.unfit or world.knobs.corrupts or SPOILS_STANDBYS & count.keys())
+        knobs = world.knobs
+        return bool(knobs.unfit or knobs.corrupts or knobs.lacks or SPOILS_STANDBYS & count.keys())
     if world.spec.readiness != "held":
         return machine.state in (MachineState.IDLE, MachineState.WARM)
     return machine.state is MachineState.WARM and machine.held is not None
