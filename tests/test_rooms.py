@@ -55,7 +55,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "worker": WORDS
     | {"asked", "descriptors", "durable", "escaping", "lifeline", "names", "ownership", "tls"}
     | {"token_file"}
-    | {"loops", "protocol", "rank", "listeners", "comm", "state", "sandbox", "torch_internals"},
+    | {"loops", "protocol", "rank", "listeners", "comm", "state", "graph", "sandbox"}
+    | {"torch_internals"},
     "agent": WORDS
     | {"descriptors", "lifeline", "outlet", "spans", "symptoms", "tls", "token_file", "tracebacks"}
     | {"escaping", "fork_server", "ownership", "splice", "protocol", "listeners", "state"},

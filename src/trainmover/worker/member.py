@@ -15,6 +15,7 @@ were draining may be believed: the gate is entered only if, under the lock, no n
 ordered and no group is draining.
 """
 
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -40,9 +41,11 @@ from trainmover.worker.data.loops import Loops
 from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.drill import Drills
 from trainmover.worker.join.early import KEY, EarlySource
+from trainmover.worker.keep.changes_in_steps import in_records
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.later_steps import LaterSteps
 from trainmover.worker.keep.rounds import Rounds
+from trainmover.worker.keep.script_graph import ScriptGraph
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.station import Station
@@ -188,6 +191,19 @@ class Member:
             distrust=self.snapshots.distrust,
         )
         self.weights = Weights(rank, self.say)
+        self.script_graph = self._new_graph()
+
+    def _new_graph(self) -> ScriptGraph:
+        return ScriptGraph(
+            lambda: self.updates.changes.storages(self.tracked),
+            lambda: in_records(self.tracked),
+            lambda: self.loops.loading(),
+            self._say_for_all,
+        )
+
+    def _say_for_all(self, text: str) -> None:
+        if self.rank == 0 and not self.is_shadow:
+            self.say(Warned(rank=self.rank, text=text))
 
     def _keep_for_others(self, station: Station) -> None:
         """What a buddy holds of the rank, and what a joiner takes."""
@@ -230,11 +246,12 @@ class Member:
         self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
+        frame = sys._getframe(1)
+        self.script_graph.begin_step(frame, [args, kwargs])
         before = Before.take(
             self.tracked,
             args,
             kwargs,
-            self.variables,
             self._buffers,
             self._living,
             self.updates.changes.states,
@@ -258,12 +275,14 @@ class Member:
                 self.snapshots.finish()
                 groups.roster.disown(groups_made)
                 common = self.tracked.in_common()
-                if why := self.updates.put_back() or before.why_not(self.variables) or run_twice:
+                if why := self.updates.put_back() or before.why_not() or run_twice:
                     self.cut_short.cannot_run_again(step, why)
                 try:
                     before.restore(self.tracked)
                 except StateMismatch as error:
                     self.cut_short.cannot_run_again(step, error.happened.rstrip("."))
+                if why := self.script_graph.put_back(frame):
+                    self.cut_short.cannot_run_again(step, why)
                 if why := parted(common, self.tracked.in_common()):
                     self.cut_short.cannot_run_again(step, f"{why}, and had it no more: keep copies")
                 self.updates.begin_again()
@@ -273,6 +292,7 @@ class Member:
                 self._raised_in_step(step)
                 raise
         values = self._after_step(step)
+        self.script_graph.end_step(frame)
         if self.recording.recorder is not None and self.recording.is_open:
             self.kinds.note(self.reported.code, result, values)
         self._keep_given(step, values, result)
@@ -609,6 +629,9 @@ class Member:
         record = self.draws.mark(place, self.ledger.in_doubt)
         record.variables, record.objects = variables, groups.objects.kept()
         record.raises, record.given_up = self.raises, self.gate.given_up
+        record.graph = self.script_graph.look(sys._getframe(1))
+        record.blind, record.uncarried = self.script_graph.blind, self.script_graph.uncarried
+        self.keeper.graph = self.script_graph.whole
         self.deposit.tell(record, self.loops.fetches, self.variables.stored_in_steps())
 
     def place(self, moment: Moment, at: list[int]) -> Place:
@@ -634,6 +657,7 @@ class Member:
         self.reported, self.kinds = Reported(), Kinds()
         self.foreseen = Foreseen(self.tracked.updated)
         self.updates.forget()
+        self.script_graph, self.keeper.graph = self._new_graph(), None
         self.deposit.forget()
         self.recording.forget()
 

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from trainmover.comm import DeviceLost, groups
 from trainmover.errors import ProtocolError, TrainmoverError
+from trainmover.graph.caches import keep_entries_in_python
+from trainmover.graph.script import Script
 from trainmover.ids import Epoch, Rank, Slot
 from trainmover.protocol.messages import (
     Attached,
@@ -32,6 +34,7 @@ from trainmover.sandbox import reasons
 from trainmover.sandbox.binding import Binding, binding_of
 from trainmover.sandbox.process import memory
 from trainmover.sandbox.process.isolation import Isolation
+from trainmover.sandbox.process.modules import is_own_file
 from trainmover.sandbox.process.opened import Opened
 from trainmover.sandbox.record import Record
 from trainmover.sandbox.recorder import Recorder
@@ -80,6 +83,7 @@ class Runs:
 
     def go_on(self) -> None:
         """Do as told until told to exit."""
+        keep_entries_in_python(Script(is_own_file))
         while (work := self._control.next_work()) is not None:
             match work:
                 case RunRank():
@@ -174,6 +178,8 @@ class Runs:
         if self._part(shadow):
             self._forget(member)
             self._await_reason(shadow)
+        elif shadow.refusal.why and joiner.takeover.has_an_order:
+            self._lacks(joiner, shadow.refusal.why)
         elif shadow.bound_for is None or shadow.refusal.why:
             self._forget(member)
             if shadow.refusal.why or not ended.unwound:
@@ -222,8 +228,17 @@ class Runs:
         if arrived:
             self._report(joiner.member, ended)
             return
+        if joiner.takeover.has_an_order:
+            self._lacks(joiner, _shadow_end(ended, joiner, again=False))
+            return
         self._forget(joiner.member)
         self._sandbox_failed(joiner, ended)
+
+    def _lacks(self, joiner: Joiner, why: str) -> None:
+        """Its rank was lost with what nobody else has: all go back to a snapshot, and so does this
+        process, in another run."""
+        joiner.takeover.lacks(why)
+        self._leave(joiner.member)
 
     def _part(self, shadow: Shadow) -> bool:
         """The machine's other workers may wait in the sandbox for one whose run has ended too soon:

@@ -2,21 +2,17 @@
 
 import ast
 import functools
-import runpy
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from captures import PRELUDE, Job
 
 from trainmover.state.script.code.in_steps import steps_in
 from trainmover.state.script.code.source import tree_of
-from trainmover.state.script.comparison import path_of
 from trainmover.state.script.counts import Counts
 
 SCRIPT = """
@@ -188,23 +184,6 @@ def test_each_is_noted_once(script: Any) -> None:
     assert not counts.seen
 
 
-class Counting(Job):
-    """counted: names of what goes with the rank at the newest fetch, since steps count it"""
-
-    def step(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any) -> Any:
-            self.variables.counts.note(function, args, {})
-            return function(*args)
-
-        return step
-
-    def fetch(self, batches: Iterator[Any]) -> Any:
-        batch = super().fetch(batches)
-        known = self.variables.counts_put(self.theirs[-1])
-        self.counted = {path_of(key) for key in known}
-        return batch
-
-
 MARKED = {
     "an attribute": (
         {"trainer.steps"},
@@ -286,13 +265,3 @@ MARKED = {
         """,
     ),
 }
-
-
-@pytest.mark.parametrize("kind", MARKED)
-def test_it_is_known_where_the_script_fetches(tmp_path: Path, kind: str) -> None:
-    counted, script = MARKED[kind]
-    path = tmp_path / "train.py"
-    path.write_text(PRELUDE + textwrap.dedent(script))
-    job = Counting(lambda file: file.startswith(str(tmp_path)))
-    runpy.run_path(str(path), {"job": job}, run_name="__main__")
-    assert job.counted == counted

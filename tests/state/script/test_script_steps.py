@@ -17,7 +17,6 @@ class Stepping(Job):
     def __init__(self, folder: Path, *, at_steps: bool = True) -> None:
         super().__init__(lambda file: file.startswith(str(folder)))
         self.captures: list[tuple[bytes, bytes]] = []
-        self.outside: list[list[str]] = []
         self._at_steps = at_steps
 
     def step(self, *_: Any) -> None:
@@ -26,7 +25,6 @@ class Stepping(Job):
             self.captures.append(
                 (variables.capture_at_step(), variables.capture_at_step(full=True))
             )
-        self.outside.append([str(name) for _, name, _ in self.variables.outside()])
 
 
 def run(folder: Path, script: str, **options: bool) -> Stepping:
@@ -113,4 +111,3 @@ def test_a_fetch_finds_what_it_would_find_without(tmp_path: Path) -> None:
     with_steps, without = run(tmp_path, script), run(tmp_path, script, at_steps=False)
     assert with_steps.theirs == without.theirs
     assert with_steps.own == without.own
-    assert with_steps.outside == without.outside

@@ -1028,14 +1028,6 @@ def test_what_is_read_only_after_the_loop_counts_at_its_end(run: Callable[[str],
     assert found.name == "loss"
 
 
-def test_two_moments_of_a_rank_show_what_lasts(run: Callable[[str], Job]) -> None:
-    job = run(KEPT["best"])
-    [found] = job.variables.comparison.changes(job.theirs[5], job.theirs[RANK])
-    assert found.name == "best"
-    tracked = run(INNOCENT["tracked progress"])
-    assert tracked.variables.comparison.changes(tracked.theirs[5], tracked.theirs[RANK]) == []
-
-
 def test_another_function_of_the_script_is_no_place_to_join(run: Callable[[str], Job]) -> None:
     job = run("""
         def look(batches):
@@ -1099,26 +1091,6 @@ def test_locals_that_the_script_asked_for_stay_its_own(run: Callable[[str], Job]
     assert job.rate == 0.5  # type: ignore[attr-defined]
 
 
-def test_many_captures_see_what_changes_late(run: Callable[[str], Job]) -> None:
-    job = run("""
-        class Stage:
-            def __init__(self):
-                self.number = 0
-            def go_on(self):
-                self.number += 1
-        def main():
-            stages = {}
-            for i in job.batches(range(200)):
-                if i % 70 == 0:
-                    stages[i] = Stage()
-                if i > 150:
-                    stages[140].go_on()
-        main()
-        """)
-    [found] = job.variables.comparison.changes(job.theirs[145], job.theirs[199])
-    assert found.name == "stages[140].number"
-
-
 @pytest.mark.parametrize("name", COLLECTING)
 def test_values_that_no_variable_holds_yet_are_named(run: Callable[[str], Job], name: str) -> None:
     job = run(COLLECTING[name])
@@ -1126,7 +1098,6 @@ def test_values_that_no_variable_holds_yet_are_named(run: Callable[[str], Job], 
     assert found.name == "what is collected"
     assert found.file == "train.py"
     assert found.line > 0
-    assert job.variables.comparison.changes(job.theirs[JOINER], job.theirs[RANK]) == [found]
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -260,7 +260,7 @@ def test_where_steps_raise_behind_their_update_none_is_passed_over() -> None:
     member: Any = SimpleNamespace(calls=Step(4), draws=draws, tracked=tracked)
     record = RankRecord(Step(6), True, Step(5), [], Moment(b"", {}), None, [], raises=True)
     variables: Any = SimpleNamespace(frames=lambda frame: [frame])
-    refusal = Refusal(Rank(1), variables, loops=Any)  # type: ignore[arg-type]
+    refusal = Refusal(Rank(1), variables, loops=Any, script_graph=Any)  # type: ignore[arg-type]
     journey = Journey(
         member,
         Way(Rank(1), record, Step(5)),

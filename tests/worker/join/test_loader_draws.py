@@ -18,7 +18,7 @@ def draws_of(generator: torch.Generator, tracked: Tracked) -> LoaderDraws:
     variables: Any = SimpleNamespace(frames=lambda frame: [])
     loops: Any = SimpleNamespace(generators=lambda: iter([generator]))
     member: Any = SimpleNamespace(loops=loops, tracked=tracked)
-    return LoaderDraws(member, Refusal(Rank(1), variables, loops))
+    return LoaderDraws(member, Refusal(Rank(1), variables, loops, SimpleNamespace()))
 
 
 def test_a_step_that_draws_from_its_loaders_generator_is_refused() -> None:

@@ -23,7 +23,7 @@ def test_only_what_is_compared_and_has_been_the_same_on_all_ranks_is_counted_on(
         left=left,
     )
     loops: Any = SimpleNamespace()
-    refusal = Refusal(Rank(1), variables, loops)
+    refusal = Refusal(Rank(1), variables, loops, SimpleNamespace())
     refusal.parted = {"own"}
     refusal.pass_over([Count(held, name, 2) for name in list(held)])
     assert held == {"same": 9, "own": 7, "tracked": 7}
@@ -34,7 +34,7 @@ def test_only_what_is_compared_and_has_been_the_same_on_all_ranks_is_counted_on(
 def test_casts_that_outlast_a_step_are_refused(*, keeps: bool) -> None:
     """Torch keeps them, and tells nobody."""
     variables: Any = SimpleNamespace(frames=lambda frame: [frame])
-    refusal = Refusal(Rank(1), variables, SimpleNamespace())  # type: ignore[arg-type]
+    refusal = Refusal(Rank(1), variables, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     refusal._refuse_casts()
     with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=keeps):
         if keeps:
@@ -49,7 +49,7 @@ def test_what_lines_since_the_fetch_have_made_is_known_but_for_what_steps_store_
         in_steps=lambda path: path == "in_step", left=SimpleNamespace(changed={key("left")})
     )
     loops: Any = SimpleNamespace()
-    refusal = Refusal(Rank(1), variables, loops)
+    refusal = Refusal(Rank(1), variables, loops, SimpleNamespace())
     own = captured(total=1.5, in_step=1.5, left=1.5, same=0.0, new=1)
     data = msgspec.msgpack.encode([*own])
     assert refusal._by_lines(data) == set()
@@ -118,7 +118,7 @@ def test_what_comes_of_collectives_whose_values_are_gone_must_be_as_on_the_sourc
         put_away=lambda *_, **more: None,
     )
     loops: Any = SimpleNamespace()
-    refusal = Refusal(Rank(1), variables, loops)
+    refusal = Refusal(Rank(1), variables, loops, SimpleNamespace())
     refusal._theirs, refusal.history = there, data
     if named:
         with pytest.raises(StateMismatch, match="`total`") as raised:

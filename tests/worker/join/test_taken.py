@@ -161,7 +161,7 @@ def test_a_vault_that_is_gone_does_not_hide_the_next(buddies: Buddies) -> None:
         records={Rank(3): ["127.0.0.1:1", server.address]},
         buddies={},
     )
-    assert taken._record_from_vault(order, Rank(3), TOKEN) == record
+    assert taken._record_from_vault(order, Rank(3), TOKEN) == (record, None)
     with pytest.raises(PeerLost, match="record of rank 3 for step 9") as lost:
         taken._record_from_vault(msgspec.structs.replace(order, committed=Step(8)), Rank(3), TOKEN)
     assert lost.value.do

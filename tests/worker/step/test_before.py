@@ -1,9 +1,7 @@
 """A step that is run again finds everything as it was."""
 
 import dataclasses
-import os
 import random
-import runpy
 from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,6 @@ from trainmover.errors import StateMismatch
 from trainmover.state import rng
 from trainmover.state.kinds.modules.registered import registered
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry import arguments
 from trainmover.worker.step.retry.arguments import Living
@@ -367,7 +364,7 @@ def test_data_that_a_trainer_has_is_not_copied() -> None:
     trainer.data = [torch.ones(1) for _ in range(arguments.OBJECTS_MAX + 1)]  # type: ignore[attr-defined]
     trainer.words = dict.fromkeys(range(arguments.ENTRIES_MAX + 1), 0)  # type: ignore[attr-defined]
     leaves = Leaves(lambda gradient: None, lambda tensor: True)
-    taken = arguments.Arguments(Living(), leaves, lambda value: None, lambda value: None)
+    taken = arguments.Arguments(Living(), leaves, lambda value: None)
     taken.keep((trainer, trainer.data[:3]), {})  # type: ignore[attr-defined]
     assert len(taken._tensors) == 3
     assert len(taken._kept) == 4  # Its attributes, two lists of tensors, and the order.
@@ -452,220 +449,6 @@ def test_a_scaler_left_half_way_unscales_again() -> None:
     assert weight.grad.item() == 1.0
 
 
-# --- variables of the script --------------------------------------------------------------------
-
-SCRIPT = """
-import array, collections
-import numpy
-import torch
-class Record:
-    def __init__(self):
-        self.hits = 0
-class Trainer:
-    def __init__(self):
-        self.records = [Record() for _ in range(100)]
-        self.count, self.recent, self.mean = 0, collections.deque(maxlen=2), torch.zeros(2)
-        self.counts, self.bits, self.words = numpy.zeros(2), bytearray(2), array.array("i", [0])
-    def step(self, batch, seen):
-        global total
-        total += 1
-        STATE["last"] = batch
-        self.count += 1
-        self.recent.append(self.count)
-        self.mean.add_(1)
-        self.counts += 1
-        self.bits[0] += 1
-        self.words[0] += 1
-        self.records[70].hits += 1
-        seen.append(batch)
-        tick()
-total, STATE = 0, {}
-def make():
-    ticks = 0
-    def tick():
-        nonlocal ticks
-        ticks += 1
-        return ticks
-    return tick, lambda: ticks
-tick, ticks = make()
-trainer, seen = Trainer(), []
-for batch in range(4):
-    fetch()
-    trainer.step(batch, seen)
-    args = take((batch, seen))
-    trainer.step(*args)
-    trainer.recent.append(100)
-    again()
-    trainer.step(*args)
-"""
-
-
-def test_what_a_step_stores_outside_of_it_is_put_back(tmp_path: Path) -> None:
-    """The script makes three steps a round; all but the last of each round but one are aborted."""
-    path = tmp_path / "train.py"
-    path.write_text(SCRIPT)
-    variables = Variables(lambda: [], lambda file: file == str(path))
-    objects, taken = tracked(), []
-
-    def take(args: Any) -> Any:
-        taken.append(Before.take(objects, args, {}, variables))
-        return args
-
-    found = runpy.run_path(
-        str(path),
-        {
-            "fetch": variables.capture,
-            "take": take,
-            "again": lambda: taken[-1].restore(objects),
-        },
-        run_name="__main__",
-    )
-    assert found["total"] == 8
-    assert found["ticks"]() == 8
-    assert found["STATE"] == {"last": 3}
-    assert found["trainer"].count == 8
-    assert list(found["trainer"].recent) == [7, 8]
-    assert found["trainer"].mean.tolist() == found["trainer"].counts.tolist() == [8.0, 8.0]
-    assert found["trainer"].records[70].hits == 8
-    assert found["trainer"].bits[0] == found["trainer"].words[0] == 8
-    assert found["seen"] == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-KEEPS_MORE = """
-import dataclasses
-import os
-import numpy
-import torch
-
-class Model:
-    steps = 0
-    @classmethod
-    def step(cls):
-        cls.steps += 1
-
-def train(x, seen=[]):
-    train.calls += 1
-    seen.append(x)
-    return len(seen) + train.calls
-
-train.calls = 0
-DICE = numpy.random.default_rng(3)
-
-def main():
-    results = []
-    for x in range(4):
-        fetch()
-        args = take((x,))
-        for attempt in range(2):
-            Model.step()
-            results.append(train(*args) + DICE.random())
-            os.environ["TESTED_LEVEL"] = os.environ.get("TESTED_LEVEL", "") + "x"
-            torch.set_grad_enabled(not torch.is_grad_enabled())
-            if not attempt:
-                again()
-    return results
-
-results = main()
-"""
-
-
-def test_so_is_what_it_keeps_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In classes, functions, generators, the environment and torch: each step is made twice."""
-    monkeypatch.delenv("TESTED_LEVEL", raising=False)
-    found = run_script(tmp_path, KEEPS_MORE)[0]
-    assert found["results"][::2] == found["results"][1::2]
-    assert found["Model"].steps == 4
-    assert os.environ.pop("TESTED_LEVEL") == "xxxx"
-    assert torch.is_grad_enabled()
-
-
-def test_sparse_tensors_are_not_copied(tmp_path: Path) -> None:
-    """A step that changes one is not run again."""
-    script = """
-import torch
-counts = torch.zeros(3).to_sparse()
-def step(x):
-    global counts
-    if {changes}:
-        counts.mul_(2)
-for x in range(3):
-    fetch()
-    step(*take((x,)))
-"""
-    _, taken = run_script(tmp_path, script.format(changes="x > 9"), stop=lambda one: one.why_not())
-    assert taken == [""] * 3
-    _, taken = run_script(tmp_path, script.format(changes="x < 9"), stop=lambda one: one.why_not())
-    assert all("changed a tensor" in why for why in taken)
-
-
-MOVES = {
-    "an iterator": ("iter(range(9))", "next(kept)"),
-    "a generator": ("(number for number in range(9))", "next(kept)"),
-    "a queue": ("queue.Queue()", "kept.put(x)"),
-    "a hash": ("hashlib.sha256()", "kept.update(b'x')"),
-    "a module that nobody tracks": (
-        "torch.nn.Linear(2, 2)",
-        "torch.nn.init.ones_(kept.weight)",
-    ),
-}
-
-
-@pytest.mark.parametrize("habit", MOVES)
-@pytest.mark.parametrize("given", [False, True])
-def test_what_cannot_be_put_back_is_told(tmp_path: Path, habit: str, given: bool) -> None:
-    made, used = MOVES[habit]
-    script = f"""
-import hashlib, queue
-import torch
-kept = {made}
-def step(x, kept):
-    {used}
-def closed(x, _):
-    step(x, kept)
-for x in range(3):
-    fetch()
-    args = take((x, kept if {given} else None))
-    (step if {given} else closed)(*args)
-"""
-    _, taken = run_script(tmp_path, script, stop=lambda one: one.why_not())
-    assert all("cannot be put back" in why for why in taken), taken
-    unused = script.replace(f"    {used}", "    pass")
-    _, taken = run_script(tmp_path, unused, stop=lambda one: one.why_not())
-    assert taken == ["", "", ""]
-
-
-def run_script(
-    folder: Path, script: str, stop: Callable[[Before], Any] = lambda one: None
-) -> tuple[dict[str, Any], list[Any]]:
-    """Its globals, and what `stop` says of each step at the next one, or at the end."""
-    path = folder / "train.py"
-    path.write_text(script)
-    variables = Variables(lambda: [], lambda file: file == str(path))
-    objects, taken, said = tracked(), list[Before](), list[Any]()
-
-    def fetch() -> None:
-        said.extend(stop(one) for one in taken[-1:])
-        variables.capture()
-
-    def take(args: Any) -> Any:
-        taken.append(Before.take(objects, args, {}, variables))
-        return args
-
-    def again() -> None:
-        taken[-1].restore(objects)
-
-    given = {"fetch": fetch, "take": take, "again": again}
-    found = runpy.run_path(str(path), given, run_name="__main__")
-    said.extend(stop(one) for one in taken[-1:])
-    return found, said
-
-
-@pytest.fixture(scope="module")
-def _watched() -> None:
-    registered.watch()
-
-
-@pytest.mark.usefixtures("_watched")
 def test_a_buffer_that_an_aborted_step_has_registered_goes_with_it() -> None:
     tracked = Tracked()
     model = Averaged()
@@ -678,6 +461,11 @@ def test_a_buffer_that_an_aborted_step_has_registered_goes_with_it() -> None:
         taken.restore(tracked)
         assert not hasattr(model, "calls")
         assert torch.equal(model.mean, torch.zeros(3))
+
+
+@pytest.fixture
+def _watched() -> None:
+    registered.watch()
 
 
 @pytest.mark.usefixtures("_watched")
@@ -694,25 +482,3 @@ def test_a_layer_that_an_aborted_step_has_made_cannot_be_made_again() -> None:
     model.late = nn.Linear(2, 2)
     assert "given the model a layer" in taken.why_not()
     assert Before.take(tracked, (), {}).why_not() == ""
-
-
-def test_what_an_object_has_from_its_class_it_has_from_there_again(tmp_path: Path) -> None:
-    """And what an attempt has given it goes."""
-    script = """
-class Meter:
-    count = 0
-    def own(self):
-        self.count = 7
-meter = Meter()
-def step(x):
-    Meter.count += 1
-for x in range(3):
-    fetch()
-    step(*take((x,)))
-    meter.own()
-    again()
-    step(x)
-"""
-    found, _ = run_script(tmp_path, script)
-    assert vars(found["meter"]) == {}
-    assert found["Meter"].count == 3

@@ -57,7 +57,7 @@ def test_at_a_fetch_behind_them_what_is_compared_there_must_be_the_rank_s() -> N
     differences = [Difference(name, "train.py", 3, "1", "2") for name in ("finished", "order")]
     comparison = SimpleNamespace(names_in=lambda own: {"finished"})
     variables: Any = SimpleNamespace(comparison=comparison, capture=lambda *, full: b"")
-    refusal = Refusal(Rank(0), variables, SimpleNamespace())  # type: ignore[arg-type]
+    refusal = Refusal(Rank(0), variables, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
     refusal.refuse_kept(differences[1:])
     with pytest.raises(StateMismatch, match="`finished`"):
         refusal.refuse_kept(differences)

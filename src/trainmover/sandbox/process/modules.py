@@ -17,6 +17,7 @@ from trainmover.installed import is_installed
 from trainmover.torch_internals.compiling import is_kept
 
 _last_of_ours = ""
+_ours: frozenset[str] = frozenset()
 
 
 def top_of(name: str) -> str:
@@ -40,8 +41,13 @@ def since(name: str) -> list[str]:
 
 def ours_are_loaded() -> None:
     """No script has run yet, here or in what is forked from here: `of_scripts` begins now."""
-    global _last_of_ours
-    _last_of_ours = last()
+    global _last_of_ours, _ours
+    _last_of_ours, _ours = last(), frozenset(sys.modules) - {"__main__"}
+
+
+def was_before(name: str) -> bool:
+    """Tell whether a module was loaded before any script ran here."""
+    return name in _ours
 
 
 def of_scripts() -> list[ModuleType]:

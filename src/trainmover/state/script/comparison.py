@@ -31,7 +31,8 @@ GONE = ""
 """In place of a value that nobody knows."""
 OWN = "each rank's own"
 """In place of one that says nothing of what it is behind the next step."""
-_OF_LOOPS = (ROUNDS, BEFORE, WITHIN, LAYERS, HOOKS)
+_ON_STACKS = (ROUNDS, BEFORE, WITHIN)
+_OF_LOOPS = (*_ON_STACKS, LAYERS, HOOKS)
 THE_FETCH = "the fetch"
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
@@ -119,43 +120,17 @@ class Comparison:
             ::-1
         ]
 
-    def changes(
-        self,
-        before: bytes,
-        now: bytes,
-        given: Container[Known] = (),
-        but: Set[str] = frozenset(),
-        put: Set[str] = frozenset(),
-    ) -> list[Difference]:
-        """What has changed on a rank between two fetches at the same place, but for tracked state:
-        it lasts from one to the next, and follows from nothing that others have.
-
-        given, but: as in `differences`
-        put: keys of what a joiner would have as the rank has it
-        """
-        if not same_place(before, now):
+    def on_stacks(self, theirs: bytes, own: bytes) -> list[Difference]:
+        """What differs of that which lies on the stacks of frames, and in no graph: iterators of
+        loops around, what the statement that fetches has read before. Raises ProtocolError on
+        malformed bytes."""
+        if not theirs:
             return []
-        place, then, _, tracked, *_ = decoded(before)
+        place, their, *_ = decoded(theirs)
         if collecting := _collecting(place):
             return collecting
-        _, later, *_ = decoded(now)
-        left_out = {*tracked, *_plain(but, then, later), *put}
-        common = {key: entry for key, entry in later.items() if key in then.keys() - left_out}
-        return [self._difference(*one) for one in _by_name([*_different(common, then, given)])]
-
-    def each_own(self, theirs: bytes, others: bytes, keys: Set[str]) -> list[Difference]:
-        """Of these variables those that are the rank's own: another rank, which has them as well,
-        could not tell what a step has made of them. Raises ProtocolError on malformed bytes.
-
-        theirs, others  of the rank and of another one, at fetches for the same step
-        """
-        their, known = decoded(theirs), decoded(others).found
-        left_out = {*their.tracked, *their.others}
-        return [
-            self._difference(key, OWN, shown(entry))
-            for key, entry in sorted(their.found.items())
-            if key in keys - left_out and key in known and says_all(entry)
-        ]
+        on_stacks = {key: one for key, one in their.items() if path_of(key).startswith(_ON_STACKS)}
+        return [self._difference(*one) for one in _different(on_stacks, decoded(own).found, ())]
 
     def begun(
         self,

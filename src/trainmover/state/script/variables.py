@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from trainmover.asked import are
 from trainmover.state import rng
-from trainmover.state.kinds.generators import Generator, KeptGenerator, is_generator
+from trainmover.state.kinds.generators import KeptGenerator, is_generator
 from trainmover.state.script import away, brief, handles
 from trainmover.state.script.code.in_steps import Steps, steps_in, stored_in_steps
 from trainmover.state.script.code.relied_on import worthless
@@ -64,11 +64,9 @@ from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import (
     Closed,
-    can_be_put,
     closed_in,
     keeps_elsewhere,
     larger,
-    put,
     store_in,
     stored,
     to_put,
@@ -227,14 +225,6 @@ class Variables:
         """The script fetches, and has never done so before: see `Places`."""
         if self._places.is_open:
             self.capture()
-
-    def overlooked(self) -> str:
-        """What has changed lately though nothing in the source shows that it can, for people; "":
-        nothing."""
-        newest = self._newest
-        if newest is None or not (found := self._overlooked.look(newest.watched, whole=True)):
-            return ""
-        return self._said(found[0])
 
     def _entry_of(self, slot: Slot, value: object) -> Entry:
         """Of one that is watched."""
@@ -623,31 +613,6 @@ class Variables:
         }
         return known - worthless(known & source.temporary, others) - clocks
 
-    def outside(self) -> list[tuple[Any, str, Any]]:
-        """What code can change that is called from here: globals, cells, attributes, as the search
-        for the last fetch found them: its owner, name and value; ABSENT: it has none."""
-        newest = self._newest
-        if newest is None:
-            return []
-        slots = [one for shown in newest.frames for one in shown if one.owner is not None]
-        slots += newest.outside
-        if newest.brief:
-            slots += [one for one in newest.brief if one.entry is not NO_VALUE]
-        found = [
-            (
-                one.of or one.owner,
-                one.name,
-                # As `now_in`, without its call.
-                value_of(one) if one.is_asked else one.owner.get(one.name, ABSENT),
-            )
-            for one in slots
-            if not one.inherited
-        ]
-        for one in newest.inherited:  # What an object has from its class it is to have from there.
-            held = held_by(one.owner)
-            found.append((held, one.name, held.get(one.name, ABSENT)))
-        return found
-
     @property
     def things(self) -> Things:
         """That were found where the last fetch was."""
@@ -658,16 +623,6 @@ class Variables:
         if not self._source.environ and not self._source.settings:
             return {}
         return settings_of(self._source, self._begun)
-
-    def generators(self, outside: Iterable[tuple[Any, Any, Any]]) -> list[Generator]:
-        """Of random numbers, among those, that do not go with the rank."""
-        found = []
-        for _, _, value in outside:
-            kind = type(value)
-            if kind not in self._draw_nothing and self._is_generator(value, kind):
-                found.append(value)
-        along = [id(one) for _, one in self._going_along()] if found else []
-        return [value for value in found if id(value) not in along]
 
     # --- handles ----------------------------------------------------------------------------------
 
@@ -722,74 +677,6 @@ class Variables:
         """Keys of what goes with tracked state."""
         newest = self._newest
         return set() if newest is None else {*newest.tracked, *(one.key for one in newest.carried)}
-
-    def counts_put(self, theirs: bytes) -> set[str]:
-        """Keys of what steps count, and a run that stands here would have as the rank has it. To be
-        called below the script's frames. Raises ProtocolError on malformed bytes."""
-        frames, their = self.frames(sys._getframe(1)), decoded(theirs).found
-        if not self.counts.seen or self._keeps_elsewhere(frames):
-            return set()
-        counted = self._counted(frames, self.counts.seen)
-        return {key for key in counted & their.keys() if can_be_put(their[key])}
-
-    def can_be_put(self) -> set[str]:
-        """Of these, those that a run which stands here would have as the rank has them, for all
-        that is known. To be called below the script's frames."""
-        frames = self.frames(sys._getframe(1))
-        return set() if self._keeps_elsewhere(frames) else self.summed
-
-    def could_be_put(self, own: bytes, theirs: bytes) -> set[str]:
-        """Keys of what `put` would put if lines between steps have stored to it, were the rank lost
-        at this fetch, and that no step stores to: a step that is passed over has left it as it was;
-        nor lines that only real runs run: here they do not make it again.
-        To be called below the script's frames.
-
-        own: where this run stands
-        Raises ProtocolError on malformed bytes.
-        """
-        frames = self.frames(sys._getframe(1))
-        if self._keeps_elsewhere(frames):
-            return set()
-        (mine, tracked), (their, their_tracked) = map(all_in, (own, theirs))
-        among = {slot.key for slot, *_ in self._values_at(frames) if not slot.target}
-        among = (
-            (among & mine.keys() & their.keys()) - {*tracked, *their_tracked} - self.left.changed
-        )
-        return {
-            key
-            for key in among
-            if can_be_put(mine[key])
-            and can_be_put(their[key])
-            and not self.in_steps(path_of(key))
-            and self._source.by_real.isdisjoint(words_in(path_of(key)))
-        }
-
-    def put(self, theirs: bytes, own: bytes, *histories: Sequence[bytes]) -> set[str]:
-        """Where lines that have run since the set-up have made another plain value here than on the
-        rank, store the rank's: see `putting`. Keys of what was stored. To be called below the
-        script's frames, where both were captured.
-
-        histories: captures of this process, and of the one that the rank's state is from
-        Raises ProtocolError on malformed bytes.
-        """
-        their, their_tracked = all_in(theirs)
-        mine, tracked = all_in(own)
-        changed = stored(*([all_in(one)[0] for one in history if one] for history in histories))
-        frames = self.frames(sys._getframe(1))
-        changed |= self.summed | self._counted(frames, self.counts.seen)
-        wanted = to_put(their, mine, changed - {*tracked, *their_tracked})
-        if not wanted or self._keeps_elsewhere(frames):
-            return set()
-        values = [*self._values_at(frames)]
-        holders: dict[int, list[str]] = {}
-        for slot, value, _ in values:
-            holders.setdefault(id(value), []).append(slot.key)
-        for slot, value, frame in values:
-            if slot.key in wanted:
-                keys = holders[id(value)]
-                of_all = {known_of(their[key]) if key in wanted else None for key in keys}
-                put(slot, frame, value, wanted[slot.key], is_one=len(of_all) == 1)
-        return {*wanted}
 
     def put_brief(
         self,

@@ -8,6 +8,15 @@ puts it on a port of the agent's event loop, `VaultClient` is the worker's end.
 
 from trainmover.state.vault.client import VaultClient
 from trainmover.state.vault.server import VaultServer, address_of, serve
-from trainmover.state.vault.store import Record, Vault, snapshot_name
+from trainmover.state.vault.store import Record, Vault, graph_name, snapshot_name
 
-__all__ = ["Record", "Vault", "VaultClient", "VaultServer", "address_of", "serve", "snapshot_name"]
+__all__ = [
+    "Record",
+    "Vault",
+    "VaultClient",
+    "VaultServer",
+    "address_of",
+    "graph_name",
+    "serve",
+    "snapshot_name",
+]

@@ -18,6 +18,11 @@ def snapshot_name(rank: int, step: int) -> str:
     return f"snapshot/{rank}/{step}"
 
 
+def graph_name(rank: int, number: int) -> str:
+    """Return the name under which a rank's whole graph is kept, beside the one before it."""
+    return f"graph/{rank}/{number % 2}"
+
+
 class Record(NamedTuple):
     """What a rank needs beside its bulk state.
 

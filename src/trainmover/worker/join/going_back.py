@@ -28,9 +28,8 @@ from trainmover.state.snapshot import Snapshot
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import fetch
 from trainmover.state.vault import VaultClient, snapshot_name
-from trainmover.worker.join.taken import FETCH_SILENCE_S, Taken
+from trainmover.worker.join.taken import FETCH_SILENCE_S, Taken, in_header
 from trainmover.worker.keep.snapshots import Snapshots
-from trainmover.worker.step.keeper import RankRecord
 
 _DAMAGED = (
     "its own snapshot of step {} was damaged in memory, so another copy was taken: "
@@ -68,13 +67,15 @@ def take_back(
     header = decode(snapshot.header)
     fits = arrived or tracked.fits(header["bulk"])
     size = _put(tracked, header["bulk"], snapshot) if fits else 0
+    record, graph = in_header(header)
     return Taken(
         bytes=size,
         seconds=time.monotonic() - begin,
         source=rank,
         given={rank: size} if fits else {},
         header=header,
-        record=RankRecord.from_bytes(header["record"]),
+        record=record,
+        graph=graph,
         digest=tracked.replica_digest().whole if fits else "",
         is_put=fits,
     )

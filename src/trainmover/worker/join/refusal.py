@@ -10,13 +10,13 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping, Sequence, Set
-from functools import partial
 from types import FrameType
 from typing import NoReturn
 
 import torch
 
 from trainmover.errors import StateMismatch
+from trainmover.graph.nodes import Graph
 from trainmover.ids import Rank, Step
 from trainmover.state.script.between import keeping
 from trainmover.state.script.brief import left_alone, made_of
@@ -35,8 +35,9 @@ from trainmover.state.script.counts import Count
 from trainmover.state.script.values import NO_VALUE, Entry, same
 from trainmover.state.script.variables import Variables
 from trainmover.worker.data.loops import Loops
-from trainmover.worker.join.lookout import Foresight, Seen
+from trainmover.worker.join.lookout import Foresight
 from trainmover.worker.join.regroup import own_groups
+from trainmover.worker.keep.script_graph import ScriptGraph
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import Begun, RankRecord
 
@@ -49,10 +50,15 @@ class Refusal:
     history, apart  of the source: see `Comparison.begun`
     parted   keys of variables that steps store to, and have been another there
     elsewhere  newest record of the rank, if it was in another loop there than the run
+    graph    what the rank's script held at its last fetch, once that is known
     """
 
-    def __init__(self, rank: Rank, variables: Variables, loops: Loops) -> None:
+    def __init__(
+        self, rank: Rank, variables: Variables, loops: Loops, script_graph: ScriptGraph
+    ) -> None:
         self.why = ""
+        self.graph: Graph | None = None
+        self._script_graph = script_graph
         self.stood = b""
         self.stood_at: list[int] = []
         self.history: Sequence[bytes] = ()
@@ -61,7 +67,6 @@ class Refusal:
         self.elsewhere: RankRecord | None = None
         self._looked = -1  # Number of a loop.
         self._counted = set[str]()  # By the step that was passed over last.
-        self._was_put: set[str] = set()  # At the fetch that was checked last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
         self._at_fetch = b""
         self._rank = rank
@@ -69,17 +74,21 @@ class Refusal:
         self._loops = loops
         self._foresight = Foresight(variables, loops, self._own)
 
-    def foresee(self, seen: Seen, *, asked: bool) -> None:
+    def foresee(self, seen: Sequence[RankRecord]) -> None:
         """Raises StateMismatch if the rank's newest records show that the run could never stand
-        where the rank does: better now than when somebody depends on it.
-
-        asked: as in `check_left`, of lines between the steps made here
-        """
+        where the rank does: better now than when somebody depends on it."""
         self._look_between()
         self._refuse_casts()
-        self.refuse(self._foresight.differences(seen, asked=asked))
-        if seen.records:
-            self.elsewhere = self._foresight.elsewhere(seen.records[-1])
+        if seen and seen[-1].uncarried:
+            self._raise(
+                f"{seen[-1].uncarried} on rank {self._rank} "
+                f"(at {_iterating(self._variables.frames(sys._getframe(1)))})",
+                "No other machine can have it as the rank has it.",
+                "define it in a file of the script's, and keep it in a variable",
+            )
+        self.refuse(self._foresight.differences(seen))
+        if seen:
+            self.elsewhere = self._foresight.elsewhere(seen[-1])
 
     def give_groups(self, record: RankRecord) -> None:
         """To variables that held such on the rank: this process's own."""
@@ -91,30 +100,56 @@ class Refusal:
         with it."""
         self._look_between()
         self._refuse_casts()
+        is_restored = self._restore()
         self.give_groups(record)
         if not at_boundary:
             self._variables.look_again()
-        theirs, own = record.variables, self._own()
+        if is_restored:
+            self.refuse(self._variables.comparison.on_stacks(record.variables, self._own()))
+        else:
+            self._compare(record.variables, at_boundary=at_boundary)
+        if record.variables:
+            self._theirs, self._at_fetch = decoded(record.variables), record.variables
+            if not is_restored:
+                self._put_brief(self._theirs.brief, self._own())
+                self._variables.put_away(self._theirs.brief, with_locals=True)
+        if not at_boundary:
+            if record.blind:
+                self._raise(
+                    f"the last step of rank {self._rank} has changed `{record.blind}`, which is "
+                    "gone with it",
+                    "This machine cannot take the rank at its last step.",
+                    "track the object that holds it",
+                )
+            self._variables.left.stand(sys._getframe(1))
+
+    def _compare(self, theirs: bytes, *, at_boundary: bool) -> None:
+        own = self._own()
         if theirs and not self._variables.goes_on_as(theirs):
             self.refuse([elsewhere(theirs, own)])
-        self._was_put = set()
         batches = self._loops.main.batches()
         ended = batches is not None and batches.at_end
-        differences = partial(
-            self._variables.comparison.differences, theirs, ended=ended, at_boundary=at_boundary
-        )
-        found = differences(own)
-        if found:
-            self._was_put = self._variables.put(theirs, own, [self.stood, own], self.history)
-        if self._was_put:
-            found = differences(self._own())
-        self.refuse(found)
-        if theirs:
-            self._theirs, self._at_fetch = decoded(theirs), theirs
-            self._put_brief(self._theirs.brief, own)
-            self._variables.put_away(self._theirs.brief, with_locals=True)
-        if not at_boundary:
-            self._variables.left.stand(sys._getframe(1))
+        differences = self._variables.comparison.differences
+        self.refuse(differences(theirs, own, ended=ended, at_boundary=at_boundary))
+
+    def _restore(self) -> bool:
+        """Have the script hold what the rank's held at this fetch. False if that is not known, or
+        the rank stood at another line. Raises StateMismatch for what could not be had."""
+        if self.graph is None:
+            return False
+        frame = sys._getframe(1)
+        notes = self._script_graph.restore(self.graph, frame)
+        if notes is None:
+            return False
+        if not notes:
+            notes = self._script_graph.unlike(self.graph, frame)
+        if notes:
+            self._raise(
+                f"{notes[0]} (at {_iterating(self._variables.frames(frame))})",
+                "The script holds it itself, and this machine cannot have it as the rank had it.",
+                "track the object that holds it",
+            )
+        return True
 
     def pass_over(self, counts: Sequence[Count]) -> None:
         """A step that the rank has made is passed over: what it left in variables is gone, but for
@@ -156,8 +191,7 @@ class Refusal:
         summed = set() if asked else self._variables.summed
         begun, by_lines = self._variables.comparison.begun, self._by_lines(own)
         made_here = set() if asked else by_lines
-        was_put = self._was_put - by_lines
-        self.refuse(begun(self.history, own, self.apart, was_put, summed, made_here))
+        self.refuse(begun(self.history, own, self.apart, set(), summed, made_here))
         self.refuse(
             self._variables.comparison.of_rank(
                 self._at_fetch,

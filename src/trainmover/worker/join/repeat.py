@@ -105,7 +105,8 @@ class Repeat:
         member, tracked = self._member, self._member.tracked
         code = code_of(function)
         self._step = f"{getattr(code, 'co_name', 'the step')}{place_of_step(code)}"
-        before = Before.take(tracked, args, kwargs, member.variables)
+        member.script_graph.begin_step(frame, [args, kwargs])
+        before = Before.take(tracked, args, kwargs)
         gradients = [(one, one.grad, _copy_of(one.grad)) for _, one in self._trained()]
         found, updates = self._heap(frame), member.updates.count
         bulk = self._hashes()
@@ -114,11 +115,12 @@ class Repeat:
         member.updates.break_off(updates)
         self._replayer.repeat_step()
         is_early = self._hashes() != bulk  # What is tracked is copied then as a step begins.
-        changed = before.why_not(member.variables)
+        changed = before.why_not()
         try:
             before.restore(tracked)
         except StateMismatch as error:
             changed = changed or error.happened
+        changed = member.script_graph.put_back(frame) or changed
         for parameter, gradient, copy in gradients:
             parameter.grad = gradient
             if gradient is not None and copy is not None:
@@ -127,7 +129,7 @@ class Repeat:
         if changed:  # A step that is run again would end with that: it is no secret.
             self._first = {}
             return
-        if self._is_alone():
+        if self._is_alone() and not is_early:
             self._compare(found, self._heap(frame))
 
     def _compare(self, found: Heap, again: Heap) -> None:

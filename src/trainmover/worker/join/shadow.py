@@ -114,7 +114,7 @@ class Shadow:
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
-        self.refusal = Refusal(member.rank, member.variables, member.loops)
+        self.refusal = Refusal(member.rank, member.variables, member.loops, member.script_graph)
         self.written = Written()
         self.repeat = Repeat(member, self.replayer, self.refusal)
         self.loader_draws = LoaderDraws(member, self.refusal)
@@ -265,7 +265,7 @@ class Shadow:
         return there if there is not None and self._is_due(self.member.rank, there) else None
 
     def _foresee(self) -> None:
-        self.refusal.foresee(self.lookout.take(), asked=self.replayer.between)
+        self.refusal.foresee(self.lookout.take())
 
     # --- when it is over --------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import xxhash
 from torch import Tensor
 
 from trainmover.errors import PeerLost, ProtocolError, StateMismatch, TrainmoverError
+from trainmover.graph.nodes import Graph
 from trainmover.ids import Rank
 from trainmover.ownership import foreign_writer, read_regular
 from trainmover.protocol.messages import (
@@ -34,9 +35,10 @@ from trainmover.state.proof.digest import hashes_of
 from trainmover.state.proof.samples import Proof, Sample
 from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct, FetchReport, fetch
-from trainmover.state.vault import VaultClient
+from trainmover.state.vault import VaultClient, graph_name
 from trainmover.worker.join.early import Early
 from trainmover.worker.keep import compiled
+from trainmover.worker.keep.script_graph import Whole, graph_of
 from trainmover.worker.step.keeper import RankRecord
 
 FETCH_SILENCE_S = 30.0
@@ -186,6 +188,7 @@ class Taken:
     source  rank whose header it is
     given   rank to the bytes of state that it gave
     is_put  the state is in what is tracked here; False: it does not fit there yet
+    graph   what the rank's script held at its last fetch, if it is to be had
     """
 
     bytes: int
@@ -199,6 +202,7 @@ class Taken:
     direct: int = 0
     samples: dict[int, Sample] = field(default_factory=dict)
     is_put: bool = True
+    graph: Graph | None = None
 
     def after(self, before: "Taken") -> "Taken":
         """Of the same state, with what had come `before`: this time most of it was held."""
@@ -282,18 +286,21 @@ def take(
         )
     ranks = {source.address: source.rank for source in sources}
     source = ranks[report.source]
+    graph = None
     if known is not None:
         record = known
     elif source == rank:
-        record = RankRecord.from_bytes(coming.header["record"])
+        record, graph = in_header(coming.header)
     else:
-        record = _record_from_vault(order, rank, token)
+        record, graph = _record_from_vault(order, rank, token)
     proofs = {ranks[address]: Proof.from_bytes(data) for address, data in report.proofs.items()}
     if not own:
         _check(rank, proofs, None if rank in order.diverged else record.sample)
     for text in _dropped(report, ranks):
         say(Warned(rank=rank, text=text))
-    return coming.taken(report, ranks, record, proofs[source].samples)
+    taken = coming.taken(report, ranks, record, proofs[source].samples)
+    taken.graph = graph
+    return taken
 
 
 def _dropped(report: FetchReport, ranks: Mapping[str, Rank]) -> Iterator[str]:
@@ -399,23 +406,39 @@ class _Coming:
         return self._tracked.replica_digest(kept).whole
 
 
-def _record_from_vault(order: Switch, rank: Rank, token: bytes) -> RankRecord:
+def _record_from_vault(order: Switch, rank: Rank, token: bytes) -> tuple[RankRecord, Graph | None]:
     for address in order.records[rank]:
         try:
             client = VaultClient(address, token)
             try:
                 found = client.get_record(rank, order.committed + 1)
+                if found is not None:
+                    record = RankRecord.from_bytes(found.data)
+                    return record, graph_from(client, record, rank)
             finally:
                 client.close()
         except PeerLost:
             continue
-        if found is not None:
-            return RankRecord.from_bytes(found.data)
     raise PeerLost(
         f"No vault gave the record of rank {rank} for step {order.committed + 1}.",
         means="This process cannot take the rank now.",
         do="Nothing by hand: the job looks for another way, and says if there is none.",
     )
+
+
+def in_header(header: Mapping[str, Any]) -> tuple[RankRecord, Graph | None]:
+    """Return the record that a rank gives with its own state, and what its script held."""
+    record = RankRecord.from_bytes(header["record"])
+    whole = Whole.from_bytes(header["graph"]) if header.get("graph") else None
+    return record, graph_of(record.graph, whole)
+
+
+def graph_from(client: VaultClient, record: RankRecord, rank: Rank) -> Graph | None:
+    """Return what the script held as that record was made. Raises PeerLost, ProtocolError."""
+    if not record.graph.number:
+        return None
+    whole = client.get_blob(graph_name(rank, record.graph.number))
+    return graph_of(record.graph, None if whole is None else Whole.from_bytes(whole))
 
 
 def _in_words(record: RankRecord) -> str:

@@ -34,7 +34,8 @@ from trainmover.worker.join.unknown import NumberOfBefore, refuse
 from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.join.way.trial import journey_to
 from trainmover.worker.join.way.way import Ended, Silence, Way
-from trainmover.worker.standing import NONE
+from trainmover.worker.keep.script_graph import graph_of
+from trainmover.worker.standing import NONE, Unwind
 from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
@@ -103,6 +104,7 @@ class Takeover:
     def try_way(self, record: RankRecord) -> None:
         """Set out for where the rank was at that record, to see whether the run would come there
         as the rank did. Nothing of it counts."""
+        self.shadow.refusal.graph = graph_of(record.graph, self.shadow.lookout.whole)
         self.journey = journey_to(self.shadow, record)
         self.way = self.journey.way
         self.journey.begin()
@@ -137,6 +139,23 @@ class Takeover:
             return False
         self.arrive()
         return True
+
+    def lacks(self, why: str) -> None:
+        """The run is over and cannot become the rank, since that had what nobody holds. Say so for
+        each switchover that counts on it. Returns once it is told to leave."""
+        order = self._order
+        assert order is not None
+        try:
+            while True:
+                self._say(Unproven(rank=self._rank, epoch=order.epoch, lacks=why))
+                order = self._await_order(order.epoch)
+        except Unwind:
+            return
+
+    @property
+    def has_an_order(self) -> bool:
+        """Whether a switchover has counted on it."""
+        return self._order is not None
 
     @property
     def at_the_end(self) -> bool:
@@ -313,6 +332,7 @@ class Takeover:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""
         member = self._member
         record = member.deposit.latest = taken.record
+        self.shadow.refusal.graph = taken.graph
         member.deposit.samples.go_on_from(taken.samples)
         member.calls = Step(record.top_step - 1)
         member.ledger.take_over(record.rows, committed)

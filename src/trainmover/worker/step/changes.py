@@ -30,7 +30,7 @@ bytes are for what nobody sees made.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -41,6 +41,7 @@ from trainmover.state.proof.device_digest import lies_elsewhere
 from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.tensors import Watched
+from trainmover.torch_internals.watching.aliases import storage_of
 from trainmover.worker.step.retry.states import States
 
 SHARE = 0.003
@@ -71,6 +72,9 @@ class Changes:
         self._hashes: dict[str, bytes] = {}
         self._fetched = False  # Since the last step.
         self._looks = False
+        self._storages_at: object = None
+        self._keeps_lists = False  # Of tensors, as LBFGS does: others in each step.
+        self._storages = set[int]()
         self._unseen: set[str] = set()
         self._behind: dict[str, bytes] = {}  # Hashes, as a step has returned.
         self._moved_unseen: set[str] = set()
@@ -156,6 +160,17 @@ class Changes:
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
+
+    def storages(self, tracked: Tracked) -> Set[int]:
+        """Return the addresses of the storages that tracked tensors lie in."""
+        at = self._watch.addresses(), _fit(tracked)
+        if at != self._storages_at or self._keeps_lists:
+            self._storages_at = at
+            states = [one for optimizer in tracked.optimizers for one in optimizer.state.values()]
+            self._keeps_lists = any(type(one) is list for state in states for one in state.values())
+            every = (as_local(tensor) for _, tensor in watched(tracked))
+            self._storages = {start for one in every if (start := storage_of(one))}
+        return self._storages
 
     def addresses(self) -> object:
         """Of all that is watched, as the step began: equal as long as each lies where it lay."""

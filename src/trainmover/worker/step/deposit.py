@@ -319,6 +319,7 @@ class Deposit:
             "arranged": list(self._tracked.arrangement(self._tracked.moved_since(small))),
             "digest": digest,
             "record": record,
+            "graph": self._keeper.graph.to_bytes() if self._keeper.graph is not None else b"",
             "gate_small": self.gate_small,
             "return_small": self.return_small,
             "undo": self._gate.undo,

@@ -27,6 +27,10 @@ Record of a rank, "how to run step s on another machine":
     inputs    of the newest step: its number, and a hash of what it was called with; [] if no fetch
               was followed by several
     begun     of that step: see `Begun`; None as `inputs`
+    graph     of the script at the last fetch: number of the whole one, and what has changed since;
+              see `keep/script_graph.py`
+    blind     what steps change, and no record of a gate has: see `keep/changes_in_steps.py`
+    uncarried  what the script holds that no other process can have
 
 A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
 (`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
@@ -47,7 +51,8 @@ from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import Row
 from trainmover.state.encode import decode, encode
 from trainmover.state.proof.samples import Sample
-from trainmover.state.vault import VaultClient
+from trainmover.state.vault import VaultClient, graph_name
+from trainmover.worker.keep.script_graph import NOT_LOOKED_AT, Changed, Whole
 from trainmover.worker.step.results.given import Given
 
 
@@ -113,6 +118,9 @@ class RankRecord:
     courses: dict[str, int] = field(default_factory=dict)
     raises: bool = False
     given_up: int = 0
+    graph: Changed = NOT_LOOKED_AT
+    blind: str = ""
+    uncarried: str = ""
     places: bytes = field(default=b"", compare=False)
 
     def but(self, **others: Any) -> "RankRecord":
@@ -130,7 +138,7 @@ class RankRecord:
         given = [[one.step, one.values, one.result, one.small] for one in self.given]
         begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
         behind = [self.returned, self.unproved, given, self.inputs, begun, self.courses]
-        behind += [self.raises, self.given_up]
+        behind += [self.raises, self.given_up, [*self.graph, self.blind, self.uncarried]]
         further = [drawn, sample, self.variables, self.objects, *behind]
         head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
         return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
@@ -154,6 +162,7 @@ class RankRecord:
                 courses,
                 raises,
                 given_up,
+                (number, changes, blind, uncarried),
             ) = further
             for row in rows:
                 row_of(row)
@@ -185,6 +194,9 @@ class RankRecord:
                 {str(name): int(course) for name, course in courses.items()},
                 bool(raises),
                 int(given_up),
+                Changed(int(number), bytes(changes)),
+                str(blind),
+                str(uncarried),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
@@ -238,6 +250,7 @@ class Keeper:
 
     further  another vault, which is to have large things too; "": none is
     epoch    in which the rank trains, or is about to
+    graph    of the script, whole: the records that continue it are of no use without
     """
 
     def __init__(self, token: bytes, rank: int) -> None:
@@ -245,6 +258,8 @@ class Keeper:
         self._rank = rank
         self.further = ""
         self.epoch = Epoch(0)
+        self.graph: Whole | None = None
+        self._graph_there = 0
         self._address = ""
         self._client: VaultClient | None = None
 
@@ -257,13 +272,15 @@ class Keeper:
             return False
         self.close()
         self._client = self._dialled(address)
-        self._address = address
+        self._address, self._graph_there = address, 0
         if latest is not None:
             self.put(latest, wait=True)
         return True
 
     def put(self, record: RankRecord, *, wait: bool = False) -> None:
         """Send a record; `safe` tells when it has arrived. Raises PeerLost."""
+        if record.graph.number != self._graph_there:
+            self._put_graph()
         self._connected().put_record(
             self._rank,
             record.step,
@@ -272,6 +289,12 @@ class Keeper:
             epoch=self.epoch,
             wait=wait,
         )
+
+    def _put_graph(self) -> None:
+        """Have the vault keep the whole graph that records continue, beside the one before."""
+        if self.graph is not None:
+            self.put_blob(graph_name(self._rank, self.graph.number), self.graph.to_bytes())
+            self._graph_there = self.graph.number
 
     def safe(self, cancelled: Callable[[], bool]) -> bool:
         """Wait until everything put is acknowledged; False if cancelled first. Raises PeerLost."""

@@ -472,22 +472,3 @@ def test_a_lock_that_is_never_stored_to_counts(run: Callable[[str], Job]) -> Non
         main()
         """)
     assert {one.name for one in job.differences()} == {"warm"}
-
-
-def test_what_a_step_exchanges_is_put_back(run: Callable[[str], Job]) -> None:
-    """As all that lies outside of it, whatever it is."""
-    job = run("""
-        class Turn:
-            pass
-        turn = Turn()
-        turn.reduce = numpy.mean
-        def step(x):
-            found = turn.reduce(x.numpy())
-            turn.reduce = numpy.median if turn.reduce is numpy.mean else numpy.mean
-            return found
-        def main():
-            for x, y in job.batches(DATA):
-                step(x)
-        main()
-        """)
-    assert "reduce" in {name for _, name, _ in job.variables.outside()}

@@ -48,7 +48,15 @@ def journey_to(shadow: Shadow, record: RankRecord) -> Journey:
     raises Unwind; StateMismatch if it must not become the rank."""
     member, refusal = shadow.member, shadow.refusal
     at_fetch = record.but(
-        complete=False, now=None, rows=[], drawn=[], between=[], given=[], inputs=[], begun=None
+        complete=False,
+        now=None,
+        rows=[],
+        drawn=[],
+        between=[],
+        given=[],
+        inputs=[],
+        begun=None,
+        blind="",
     )
     way = Way(member.rank, at_fetch, Step(record.top_step - 1))
 

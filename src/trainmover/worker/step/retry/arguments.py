@@ -89,13 +89,12 @@ class Arguments:
         self,
         living: Living,
         leaves: Leaves,
-        note: Callable[[object], None],
-        large: Callable[..., None],
+        large: Callable[[object], None],
     ) -> None:
-        """note: gets each object, and `large` memory that is too large: they must not change."""
+        """large: gets memory that is too large: it must not change"""
         self.uncopied: list[tuple[Tensor, int]] = []
         self._living, self._leaves = living, leaves
-        self._note, self._note_large = note, large
+        self._note_large = large
         self._tensors: list[tuple[Tensor, Tensor, _Geometry]] = []
         self._slots: list[tuple[object, dict[str, Any]]] = []
         self._kept = Copies()
@@ -143,7 +142,6 @@ class Arguments:
             if type(value) not in _OF_PYTHON:  # It may have attributes beside its entries.
                 self._keep_object(value, depth)
         else:
-            self._note(value)
             self._keep_object(value, depth)
 
     def _keep_tensor(self, tensor: Tensor, depth: int) -> None:

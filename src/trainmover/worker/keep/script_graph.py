@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graph of what a rank's script holds, as it goes with the rank's records, and back into a script.
+
+    live rank   at each fetch: a look (`graph.look`); its record has what has changed since the last
+                whole graph, which lies beside the records in the buddy's vault
+    joiner      restores it where the rank stood, over what the script has made of itself on its way
+
+Tracked state is left out: it comes from those who hold the same. So is large memory: large tensors
+and arrays that nobody tracks are data, or stay as the joiner has them.
+"""
+
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from trainmover.errors import StateMismatch, UserError
+from trainmover.graph import delta as of_delta
+from trainmover.graph import wire
+from trainmover.graph.compare import differences
+from trainmover.graph.delta import Delta, apply, merge
+from trainmover.graph.frames import script_frames
+from trainmover.graph.look import Look
+from trainmover.graph.nodes import Graph, Opaque
+from trainmover.graph.process import ProcessState
+from trainmover.graph.restore import restore
+from trainmover.graph.script import Script
+from trainmover.sandbox.process.modules import is_own_file, was_before
+from trainmover.state.encode import decode, encode
+from trainmover.worker.keep.changes_in_steps import ChangesInSteps
+
+COPIED_TO = 4 << 20
+"""Bytes to which a block of memory goes along."""
+NODES_WANTED, NODES_MAX, BYTES_MAX = 200_000, 1_000_000, 256 << 20
+"""Of a graph: with more nodes large containers are left out; and what one that is kept has."""
+ITEMS_MAX = (10_000, 1_000, 100)
+"""Objects in a container, from which it is taken for data: the first number that fits."""
+_DATA = frozenset(f"builtins.{one}" for one in ("list", "tuple", "dict", "set")) | {
+    "collections.deque",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+}
+CHANGES_MAX = 128 << 10
+"""Bytes of changes from which a new whole graph is made, as soon as it is as many steps old."""
+STEPS_OF_WHOLE = 64
+CODE = f"{types.CodeType.__module__}.{types.CodeType.__qualname__}"
+"""Type of code, as the graph names it."""
+
+
+class Changed(NamedTuple):
+    """Changes since a whole graph. number: of that one; 0: there is none"""
+
+    number: int
+    changes: bytes
+
+
+NOT_LOOKED_AT = Changed(0, b"")
+
+
+class Whole(NamedTuple):
+    """A whole graph. made: its bytes"""
+
+    number: int
+    made: bytes
+
+    def to_bytes(self) -> bytes:
+        """Return it as a vault keeps it."""
+        return encode((self.number, self.made))
+
+    @staticmethod
+    def from_bytes(data: bytes | bytearray) -> "Whole":
+        """Read it again. Raises ProtocolError on malformed bytes."""
+        try:
+            number, made = decode(bytes(data))
+            return Whole(int(number), bytes(made))
+        except wire.MALFORMED_GRAPH as error:
+            raise wire.protocol_error("a script's state", error) from error
+
+
+def graph_of(changed: Changed, whole: Whole | None) -> Graph | None:
+    """Return the graph of a record; None if there is none, or the whole one is not at hand.
+
+    Raises ProtocolError on malformed bytes.
+    """
+    if whole is None or not changed.number or whole.number != changed.number:
+        return None
+    graph = wire.from_bytes(whole.made)
+    return apply(graph, of_delta.from_bytes(changed.changes)) if changed.changes else graph
+
+
+class ScriptGraph:
+    """Graph of the script that this process runs, from fetch to fetch. Main thread only.
+
+    storages  returns the addresses of the memory that others carry
+    tracked   returns the objects of which the record of a gate has the state
+    loading   returns what makes batches in this process: datasets, and what puts samples together
+    say       tells people a sentence
+    whole     the newest whole graph
+    uncarried  what no other process can have, and why, for people; "": nothing
+    """
+
+    def __init__(
+        self,
+        storages: Callable[[], Iterable[int]],
+        tracked: Callable[[], Iterable[object]],
+        loading: Callable[[], Iterable[object]],
+        say: Callable[[str], None],
+    ) -> None:
+        self.whole: Whole | None = None
+        self._storages, self._say = storages, say
+        self._script = Script(is_own_file, is_before=was_before)
+        self._process = ProcessState(self._script)
+        self._tracked, self._loading = tracked, loading
+        self._look = self._new_look(ITEMS_MAX[0])
+        self._since: Delta | None = None
+        self._newest: Delta | None = None
+        self._steps = 0
+        self._arguments: Sequence[object] = ()
+        self._in_steps = ChangesInSteps(self._look, tracked)
+        self._is_begun = self._is_over = False
+        self.uncarried = self._alike = ""
+
+    def look(self, frame: types.FrameType) -> Changed:
+        """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
+        if not self._has_looked(frame, ()):
+            return NOT_LOOKED_AT
+        self._in_steps.at_fetch(self._newest)
+        try:
+            return self._changed()
+        except UserError as error:  # A value that has no encoding.
+            self._end(error.happened)
+            return NOT_LOOKED_AT
+
+    def begin_step(self, frame: types.FrameType, arguments: Sequence[object]) -> None:
+        """As a step begins, which may have to be made again: see `put_back`.
+
+        frame: the one that calls the step
+        """
+        self._arguments = arguments
+        self._has_looked(frame, arguments)
+        self._in_steps.begin_step(self._newest)
+
+    def end_step(self, frame: types.FrameType) -> None:
+        """As a step has returned: in the first ones, see what steps change."""
+        if self._in_steps.is_first and self._has_looked(frame, self._arguments):
+            self._in_steps.end_step(self._newest)
+
+    @property
+    def blind(self) -> str:
+        """What steps change that only the next record has; "": nothing."""
+        return self._in_steps.blind
+
+    def put_back(self, frame: types.FrameType) -> str:
+        """Have the script hold what it held as the step began. Returns what could not be put back,
+        for people; "": all was."""
+        if self._is_over:
+            return self.uncarried
+        notes = self._restore(self._look.graph(), frame, self._arguments)
+        if notes is None:
+            return "the script stands at another line than as it began"
+        before = self._look.graph()
+        self._has_looked(frame, self._arguments)
+        unlike = [*differences(before, self._look.graph(), with_opaque=False)]
+        return f"`{unlike[0].path}` is not as it was" if unlike else ""
+
+    def _has_looked(self, frame: types.FrameType, arguments: Sequence[object]) -> bool:
+        if self._is_over:
+            return False
+        frames, roots = self._frames(frame), self._roots(arguments)
+        self._look.leave_out(self._storages())
+        if self._is_begun:
+            delta = self._newest = self._look.delta(frames, roots)
+            if delta.opaque is not None:
+                self._note(delta.opaque)
+            self._since = delta if self._since is None else merge(self._since, delta)
+            return True
+        self._is_begun = True
+        self._begin(frames, roots)
+        return not self._is_over
+
+    def _begin(self, frames: list[types.FrameType], roots: Mapping[str, object]) -> None:
+        """Capture the whole graph; with too many objects, without the largest containers."""
+        for items_max in ITEMS_MAX:
+            self._look = self._new_look(items_max)
+            graph = self._look.capture(frames, roots, with_loose=True)
+            if len(graph.nodes) <= NODES_WANTED:
+                break
+        size = sum(len(one[1]) for one in graph.nodes if type(one[-1]) is bytes)
+        if len(graph.nodes) > NODES_MAX or size > BYTES_MAX:
+            self._end(f"it has {len(graph.nodes):,} objects and {size >> 20} MiB of memory")
+            return
+        self._in_steps = ChangesInSteps(self._look, self._tracked)
+        self._alike = _alike(graph)
+        self._note(graph.opaque)
+        if data := [one.path for one in graph.opaque if one.type in _DATA]:
+            self._say(
+                f"`{data[0]}` is taken for data, with more than {items_max:,} objects: what "
+                "the script changes in it would not go along with a rank"
+            )
+
+    def _new_look(self, items_max: int) -> Look:
+        look = Look(self._script, with_gradients=False, copied_to=COPIED_TO, items_max=items_max)
+        look.leave_out(self._storages())
+        return look
+
+    def _note(self, opaque: Iterable[Opaque]) -> None:
+        """Find what no other process can have, beside what is alike: code that a text was."""
+        code = next((one.path for one in opaque if one.type == CODE), "")
+        self.uncarried = f"`{code}` was compiled from a text" if code else self._alike
+
+    def _roots(self, arguments: Sequence[object]) -> dict[str, object]:
+        loading = {str(number): one for number, one in enumerate(self._loading())}
+        return self._process.settings() | {"loading": loading, "arguments": arguments}
+
+    def _changed(self) -> Changed:
+        if self.whole is None:
+            self._begin_whole()
+        assert self.whole is not None
+        changes = b"" if self._since is None else of_delta.to_bytes(self._since)
+        self._steps += 1
+        if len(changes) > CHANGES_MAX and self._steps >= STEPS_OF_WHOLE:
+            self._begin_whole()
+            changes = b""
+        return Changed(self.whole.number, changes)
+
+    def _begin_whole(self) -> None:
+        number = 1 if self.whole is None else self.whole.number + 1
+        self.whole = Whole(number, wire.to_bytes(self._look.graph()))
+        self._since, self._steps = None, 0
+
+    def _end(self, why: str) -> None:
+        self._is_over, self.whole = True, None
+        self._look, self._newest = self._new_look(0), None
+        self.uncarried = f"the script holds too much to be looked at in each step ({why})"
+        self._say(f"{self.uncarried}: no machine can take a rank, nor can a step be made again")
+
+    def _frames(self, frame: types.FrameType) -> list[types.FrameType]:
+        return script_frames(frame, vars(sys.modules["__main__"]))
+
+    def restore(self, graph: Graph, frame: types.FrameType) -> list[str] | None:
+        """Have the script hold what another process's held; returns what could not be had. None:
+        the script stands at another place, and nothing was changed."""
+        return self._restore(graph, frame, ())
+
+    def unlike(self, graph: Graph, frame: types.FrameType) -> list[str]:
+        """Return where the script does not hold what it was restored to, for people."""
+        frames = self._frames(frame)
+        self._begin(frames, self._roots(()))
+        self._is_begun, here = True, self._look.graph()
+        unlike = differences(graph, here, with_opaque=False)
+        return [f"`{one.path}` is {one.second}, not {one.first}" for one in unlike]
+
+    def _restore(
+        self, graph: Graph, frame: types.FrameType, arguments: Sequence[object]
+    ) -> list[str] | None:
+        roots = self._roots(arguments)
+        try:
+            frames = self._frames(frame)
+            notes = restore(graph, frames, self._script, roots, with_opaque=False)
+        except StateMismatch:
+            return None
+        self._process.write(roots)
+        return notes
+
+
+def _alike(graph: Graph) -> str:
+    """Return which objects only C refers to, several of a kind: nobody could tell them apart."""
+    for (kind, *what), refs in graph.roots.loose.items():
+        if len(refs) > 1:
+            file, name, line = (*what, 0)[:3] if kind == "function" else (what[0], what[1], 0)
+            where = f"{file} line {line}" if line else file
+            return f"`{name}` ({where}) is held {len(refs)} times by what is written in C"
+    return ""
