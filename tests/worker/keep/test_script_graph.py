@@ -39,6 +39,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
     path = tmp_path / "script.py"
     path.write_text(SOURCE)
     monkeypatch.setattr(script_graph, "is_own_file", lambda one: one == str(path))
+    monkeypatch.setattr(script_graph, "COPIED_TO", 4 << 20)
 
     def make() -> Any:
         module = types.ModuleType("__main__")
@@ -264,3 +265,17 @@ def test_a_module_that_only_the_rank_has_imported_is_imported(
     (tmp_path / "later.py").unlink()
     importlib.invalidate_caches()
     assert graph_for(joiner).restore(sent, joiner.frame) == ["module later is not loaded here"]
+
+
+def test_large_memory_that_is_written_to_is_named(run: Any) -> None:
+    script = run()
+    graph = graph_for(script)
+    for _ in range(3):
+        graph.look(script.frame)
+        script.batch = torch.zeros(3 << 20)
+        graph.begin_step(script.frame, [])
+        script.batch += 1
+    assert graph.uncarried == ""
+    script.large += 1
+    graph.look(script.frame)
+    assert "large` of 12 MiB changes" in graph.uncarried

@@ -5,14 +5,15 @@
                 whole graph, which lies beside the records in the buddy's vault
     joiner      restores it where the rank stood, over what the script has made of itself on its way
 
-Tracked state is left out: it comes from those who hold the same. So is large memory: large tensors
-and arrays that nobody tracks are data, or stay as the joiner has them.
+Tracked state is left out: it comes from those who hold the same. So is large memory: it is data, or
+is named once the script writes to it.
 """
 
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.graph import delta as of_delta
@@ -27,10 +28,12 @@ from trainmover.graph.restore import restore
 from trainmover.graph.script import Script
 from trainmover.sandbox.process.modules import is_own_file, was_before
 from trainmover.state.encode import decode, encode
+from trainmover.torch_internals.tensors import version_of
 from trainmover.worker.keep.changes_in_steps import ChangesInSteps
 
-COPIED_TO = 4 << 20
-"""Bytes to which a block of memory goes along."""
+COPIED_TO, TRUSTED_FROM = 64 << 20, 4 << 20
+"""Bytes to which a block of memory goes along; and from which torch's counters of writes are
+believed, where only tensors are views of it."""
 NODES_WANTED, NODES_MAX, BYTES_MAX = 200_000, 1_000_000, 256 << 20
 """Of a graph: with more nodes large containers are left out; and what one that is kept has."""
 ITEMS_MAX = (10_000, 1_000, 100)
@@ -118,13 +121,16 @@ class ScriptGraph:
         self._arguments: Sequence[object] = ()
         self._in_steps = ChangesInSteps(self._look, tracked)
         self._is_begun = self._is_over = False
-        self.uncarried = self._alike = ""
+        self.uncarried = self._alike = self._written = ""
+        self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
+        self._fetches = 0
 
     def look(self, frame: types.FrameType) -> Changed:
         """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
         if not self._has_looked(frame, ()):
             return NOT_LOOKED_AT
         self._in_steps.at_fetch(self._newest)
+        self._see_large()
         try:
             return self._changed()
         except UserError as error:  # A value that has no encoding.
@@ -170,6 +176,7 @@ class ScriptGraph:
         self._look.leave_out(self._storages())
         if self._is_begun:
             delta = self._newest = self._look.delta(frames, roots)
+            self._know_large(delta.objects, delta.removed)
             if delta.opaque is not None:
                 self._note(delta.opaque)
             self._since = delta if self._since is None else merge(self._since, delta)
@@ -190,6 +197,7 @@ class ScriptGraph:
             self._end(f"it has {len(graph.nodes):,} objects and {size >> 20} MiB of memory")
             return
         self._in_steps = ChangesInSteps(self._look, self._tracked)
+        self._know_large(graph.objects, ())
         self._alike = _alike(graph)
         self._note(graph.opaque)
         if data := [one.path for one in graph.opaque if one.type in _DATA]:
@@ -199,14 +207,44 @@ class ScriptGraph:
             )
 
     def _new_look(self, items_max: int) -> Look:
-        look = Look(self._script, with_gradients=False, copied_to=COPIED_TO, items_max=items_max)
+        look = Look(
+            self._script,
+            with_gradients=False,
+            trusted_from=TRUSTED_FROM,
+            copied_to=COPIED_TO,
+            items_max=items_max,
+        )
         look.leave_out(self._storages())
         return look
+
+    def _know_large(self, found: Iterable[int], removed: Iterable[int]) -> None:
+        """Know the tensors that are too large to go along."""
+        for number in removed:
+            self._large.pop(number, None)
+        for number, tensor in self._look.too_large(found):
+            self._large[number] = weakref.ref(tensor), version_of(tensor), self._fetches
+
+    def _see_large(self) -> None:
+        """Name a tensor that is too large to go along, and was written to since it is known.
+
+        One of a batch, which a step may write to, is not there for two fetches.
+        """
+        self._fetches += 1
+        for number, (known, version, since) in [*self._large.items()]:
+            tensor = known()
+            lasts = self._fetches - since > 1
+            if lasts and tensor is not None and version_of(tensor) != version:
+                size = tensor.nbytes >> 20
+                self._written = f"`{self._look.path_of(number)}` of {size} MiB changes"
+                self._written += ", and is not tracked"
+                self.uncarried = self.uncarried or self._written
 
     def _note(self, opaque: Iterable[Opaque]) -> None:
         """Find what no other process can have, beside what is alike: code that a text was."""
         code = next((one.path for one in opaque if one.type == CODE), "")
-        self.uncarried = f"`{code}` was compiled from a text" if code else self._alike
+        self.uncarried = (
+            f"`{code}` was compiled from a text" if code else self._alike or self._written
+        )
 
     def _roots(self, arguments: Sequence[object]) -> dict[str, object]:
         loading = {str(number): one for number, one in enumerate(self._loading())}

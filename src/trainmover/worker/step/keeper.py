@@ -45,7 +45,7 @@ from typing import Any
 
 import msgspec
 
-from trainmover.errors import PeerLost, ProtocolError
+from trainmover.errors import PeerLost, ProtocolError, UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.protocol.messages import Row
@@ -292,9 +292,11 @@ class Keeper:
 
     def _put_graph(self) -> None:
         """Have the vault keep the whole graph that records continue, beside the one before."""
-        if self.graph is not None:
+        if self.graph is None:
+            return
+        with suppress(UserError):  # Who takes the rank then finds none, and says what it lacks.
             self.put_blob(graph_name(self._rank, self.graph.number), self.graph.to_bytes())
-            self._graph_there = self.graph.number
+        self._graph_there = self.graph.number
 
     def safe(self, cancelled: Callable[[], bool]) -> bool:
         """Wait until everything put is acknowledged; False if cancelled first. Raises PeerLost."""
