@@ -32,8 +32,8 @@ Scenario = Callable[["Live"], Awaitable[None]]
 
 @dataclass
 class Outcomes:
-    """What is left of a job: rows are the committed values of every rank and step, used is what
-    samples they were made of, where the script lets the journal know."""
+    """What is left of a job: rows are the committed values of every rank and step that it ended
+    with, used is what samples they were made of, where the script lets the journal know."""
 
     code: int
     text: str
@@ -167,8 +167,9 @@ def run(
         hosting.check()
         print("\n".join(hosting.sentences))  # seen where the test fails
         journal = Journal.open(Path(folder) / "journal.sqlite")
-        rows = {(row.rank, row.step): row.values for row in journal.rows()}
-        used = list(journal.used())
+        last = max((step for step, _ in result.job.finished.values()), default=1 << 62)
+        rows = {(row.rank, row.step): row.values for row in journal.rows() if row.step <= last}
+        used = [one for one in journal.used() if one.step <= last]
         journal.close()
     digests = {rank: digest for rank, (_, digest) in result.job.finished.items()}
     return Outcomes(

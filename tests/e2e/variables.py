@@ -58,7 +58,8 @@ def main() -> None:
     job.track(model=model, optimizer=optimizer, progress=progress)
     asked_to_end = torch.zeros(())
     tried = 0
-    norms = deque([1.0] * 3000, maxlen=9000)  # Too many to be put as the rank has them.
+    norms = deque([1.0] * 3000, maxlen=9000)
+    formula = None
 
     @job.step
     def train_step(x: torch.Tensor, y: torch.Tensor, scale: float) -> torch.Tensor:
@@ -87,8 +88,10 @@ def main() -> None:
             enumerate(batches) if args.keep == "it" else ((0, batch) for batch in batches)
         ):
             loss = train_step(inputs, targets, norms[0] / (1 + 0.01 * it))
-            if args.keep == "norms" and (not args.begins or os.path.exists(args.begins)):
+            if args.keep == "norms":
                 norms.append(1 + loss.item())
+            if args.keep == "code" and formula is None and os.path.exists(args.begins):
+                formula = compile("1 + 1", "<formula>", "eval")
             took, last = time.time() - begun, loss
             if job.rank == 0 and job.steps % 50 == 0:
                 print(f"epoch {epoch} step {job.steps} loss {loss.item()} after {took:.3f} {last}")

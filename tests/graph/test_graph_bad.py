@@ -18,11 +18,14 @@ from trainmover.graph import wire
 from trainmover.graph.compare import differences
 from trainmover.graph.delta import apply
 from trainmover.graph.frames import script_frames
+from trainmover.graph.kinds import handle
 from trainmover.graph.look import Look
 from trainmover.graph.nodes import Graph, Roots
 from trainmover.graph.restore import restore
+from trainmover.graph.script import is_own_name
 from trainmover.graph.walk import capture
 from trainmover.graph.wire import from_bytes, to_bytes
+from trainmover.state.class_caches import forget_classes
 
 
 def moved(mine: list[Any], other: list[Any]) -> list[str]:
@@ -78,6 +81,32 @@ def test_capture_goes_on_while_a_thread_changes_what_is_captured() -> None:
     finally:
         over.set()
         thread.join()
+
+
+class Peers:
+    """A handle: its name is the same in all processes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_a_handle_is_given_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {name: Peers(name) for name in ("a", "b")}
+    named = handle.Named(lambda one: one.name, lambda: own)
+    monkeypatch.setitem(handle._TYPES, Peers, named)
+    kept: list[Any] = [{"pair": Peers("b")}, Peers("a"), Peers("c")]
+    live: list[Any] = [{}, own["a"], None]
+    notes = moved(kept, live)
+    assert live[:2] == [{"pair": own["b"]}, own["a"]]
+    assert len(notes) == 1
+    assert "handle cannot be made" in notes[0]
+    forget_classes()
+
+
+def test_what_torch_compile_keeps_in_a_module_is_none_of_the_script_s() -> None:
+    made = ["__compiled_fn_1_d763cd55", "__resume_at_60_2", "__import_torch", "__builtins_dict___9"]
+    assert not any(map(is_own_name, [*made, "_140_c0", "__name__"]))
+    assert all(map(is_own_name, ["import_torch", "__version", "loss_c0", "_c0"]))
 
 
 def test_what_lies_in_c_is_opaque_and_stays_the_process_s_own() -> None:

@@ -346,6 +346,47 @@ def test_storages_that_others_carry_have_a_size_only(is_native: bool) -> None:
     assert follower.losses() == []
 
 
+@both_ways
+def test_memory_that_others_carry_is_compared_by_where_its_views_begin(is_native: bool) -> None:
+    def views(flat: torch.Tensor, is_split: bool) -> Graph:
+        held = [flat[:2], flat[2:]]
+        held = [one.clone() for one in held] if is_split else held
+        left_out = [one.untyped_storage().data_ptr() for one in held]
+        return Follower([*held, held[0].view(2, 1)], is_native, left_out=left_out).graph
+
+    whole, split = views(torch.zeros(4), False), views(torch.zeros(4), True)
+    assert [*differences(whole, split)] == []
+    one = torch.zeros(2)
+    left_out = [one.untyped_storage().data_ptr()]
+    shared = Follower([one, one.view(2), one.view(2, 1)], is_native, left_out=left_out).graph
+    assert [found.second for found in differences(whole, shared)] == ["other memory"]
+
+
+def test_the_order_of_objects_in_a_set_is_chance() -> None:
+    def held(numbers: list[int], named: list[int]) -> Graph:
+        objects = [heaps.Plain() for _ in range(9)]
+        for number, one in enumerate(objects):
+            one.number = number  # type: ignore[attr-defined]
+        return graph_of([{objects[one] for one in numbers}, [[[objects[one] for one in named]]]])
+
+    assert [*differences(held([*range(8)], [*range(9)]), held([*range(8)], [*range(9)]))] == []
+    one, other = held([1, 2], [*range(9)]), held([1, 3], [*range(9)])
+    assert [found.first for found in differences(one, other)] == ["other entries"]
+    assert len([*differences(held([1], []), held([2], []))]) == 1
+    assert [*differences(held([1], []), held([1], []))] == []
+
+
+def test_an_address_is_compared_once_its_object_is_matched() -> None:
+    def held() -> Graph:
+        one = heaps.Plain()
+        return graph_of([{id(one): 1}, [[[[one]]]]])
+
+    assert [*differences(held(), held())] == []
+    one, other = heaps.Plain(), heaps.Plain()
+    pair = [graph_of([{id(key): 1}, [[[[one, other]]]]]) for key in (one, other)]
+    assert len([*differences(*pair)]) == 1
+
+
 @needs_extension
 def test_counters_of_writes_can_be_trusted() -> None:
     trusted, small = torch.zeros(100), torch.zeros(10)

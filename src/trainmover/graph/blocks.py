@@ -120,6 +120,7 @@ class BlockRestorer:
     """Blocks as they are filled: each node takes one range of this process's memory.
 
     unlike  sizes of blocks that are not as they were, and were not copied
+    missing  sizes of blocks that somebody else carries, and are not here
     """
 
     def __init__(self, nodes: list[tuple[Any, ...]], objects: dict[int, Any]) -> None:
@@ -127,6 +128,7 @@ class BlockRestorer:
         self._storages: dict[int, UntypedStorage] = {}
         self._taken: dict[int, int] = {}
         self.unlike: list[int] = []
+        self.missing: list[int] = []
 
     def storage(self, number: int, live: Span | None, device: str = "cpu") -> UntypedStorage:
         """Return the filled storage of a block.
@@ -145,7 +147,9 @@ class BlockRestorer:
                 found = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
             if content is not None:
                 _fill(found, content)
-            elif not self._is_as_it_was(number, found, is_here=is_here):
+            elif self.is_left_out(number):
+                self.missing += [] if is_here else [size]
+            elif self._nodes[number][2:] != (_digest_of(span_of_storage(found)),):
                 self.unlike.append(size)
             self._storages[number] = found
             self._taken[found.data_ptr()] = number
@@ -154,12 +158,6 @@ class BlockRestorer:
     def is_left_out(self, number: int) -> bool:
         """Tell whether somebody else carries the content of a block."""
         return is_left_out(self._nodes[number])
-
-    def _is_as_it_was(self, number: int, storage: UntypedStorage, *, is_here: bool) -> bool:
-        """Tell whether a block that was not copied holds what it held. is_here: it is no new one"""
-        if self.is_left_out(number):
-            return is_here
-        return self._nodes[number][2:] == (_digest_of(span_of_storage(storage)),)
 
     def _content(self, number: int) -> tuple[bytes | None, int]:
         """Return the content of a block, None if somebody else carries it, and its size."""

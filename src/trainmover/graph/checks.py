@@ -20,6 +20,7 @@ from trainmover.graph import windows
 from trainmover.graph.blocks import Span
 from trainmover.graph.layout import CONTAINERS, slots_of, solid_base
 from trainmover.graph.nodes import LEFT_OUT, Node
+from trainmover.state.class_caches import cached_by_class
 from trainmover.torch_internals.tensors import is_view
 from trainmover.torch_internals.windows import Window, windows_of, windows_of_storage
 
@@ -86,7 +87,7 @@ def _of_object(obj: Any) -> Check | None:
     return _of_instances(cls)
 
 
-@functools.cache
+@cached_by_class
 def _of_instances(cls: Any) -> Check | None:
     """Return what is compared of objects of a class: items, `__dict__` and slots."""
     if cls in CONTAINERS:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from trainmover.graph.kinds.memory import seen_bytes
+from trainmover.graph.kinds.memory import Array, StridedTensor, seen_bytes
 from trainmover.graph.machine import is_fact
 from trainmover.graph.nodes import (
     LEFT_OUT,
@@ -19,6 +19,9 @@ from trainmover.graph.nodes import (
 )
 
 _TEXT_MAX = 60
+_VIEW = 5
+"""Position of the view in the node of a tensor or an array."""
+_Place = tuple[int, ...]
 
 
 _OF_NUMBERS = ("block", "torch-generator", "python-random", "numpy-")
@@ -61,7 +64,10 @@ class _Comparison:
         self._with_opaque = with_opaque
         self._matched: dict[int, int] = {}
         self._taken: dict[int, int] = {}
+        self._places: tuple[dict[_Place, _Place], dict[_Place, _Place]] = ({}, {})
         self._pending: list[tuple[Any, Any, Path, str]] = []
+        self._addresses: list[tuple[int, int, Path, str]] = []
+        self._sets: list[tuple[list[Any], list[Any], Path]] = []
 
     def run(self) -> Iterator[Difference]:
         """Yield all differences."""
@@ -69,9 +75,17 @@ class _Comparison:
             mine, other = getattr(self._first.roots, name), getattr(self._second.roots, name)
             label = "" if name == "modules" else f"<{name}>"
             self._pending.append((mine, other, (None, label), ""))
-        for mine, other, path, kind in self._breadth_first():
-            if found := self._compare(mine, other, path, kind):
-                yield Difference(path_text(path), *found, kind)
+        while self._pending:
+            for mine, other, path, kind in self._breadth_first():
+                if found := self._compare(mine, other, path, kind):
+                    yield Difference(path_text(path), *found, kind)
+            sets, self._sets = self._sets, []
+            for mine, other, path in sets:
+                if found := self._compare_entries(mine, other, path):
+                    yield Difference(path_text(path), *found, "set")
+        for mine, other, path, kind in self._addresses:
+            if not self._are_addresses_of_one(mine, other):
+                yield Difference(path_text(path), _said(mine), _said(other), kind)
 
     def _breadth_first(self) -> Iterator[tuple[Any, Any, Path, str]]:
         while self._pending:
@@ -94,16 +108,22 @@ class _Comparison:
                 label = _label(number, a) if isinstance(mine, list) else ""
                 self._pending.append((a, b, (path, label), kind))
             return None
-        if _is_equal(mine, other) or self._are_addresses_of_one(mine, other):
+        if _is_equal(mine, other):
+            return None
+        if self._are_addresses(mine, other):  # Whose objects may not be matched yet.
+            self._addresses.append((mine, other, path, kind))
             return None
         if is_fact(mine, other, self._first.facts, self._second.facts):
             return None
         return _said(mine), _said(other)
 
-    def _are_addresses_of_one(self, mine: Any, other: Any) -> bool:
+    def _are_addresses(self, mine: Any, other: Any) -> bool:
+        """Tell whether two values are the `id` of objects, each in its graph."""
+        is_mine = type(mine) is int and mine in self._first.addresses
+        return is_mine and other in self._second.addresses
+
+    def _are_addresses_of_one(self, mine: int, other: int) -> bool:
         """Tell whether two integers are the `id` of matched objects."""
-        if type(mine) is not int:
-            return False
         nodes = self._first.addresses.get(mine, -1), self._second.addresses.get(other, -2)
         return self._matched.get(nodes[0]) == nodes[1]
 
@@ -147,15 +167,69 @@ class _Comparison:
             seen = seen_bytes(nodes[0], self._first.nodes), seen_bytes(nodes[1], self._second.nodes)
             if None not in seen:
                 self._pending.append((*seen, path, "block"))
+            places = _place(nodes[0], self._first), _place(nodes[1], self._second)
+            if places[0] and places[1]:
+                nodes = _without_view(nodes[0]), _without_view(nodes[1])
+                if not self._is_one_place(*places):
+                    return "memory that is shared", "other memory"
+            entries = _entries(nodes[0]), _entries(nodes[1])
+            if entries[0] and entries[1]:
+                self._sets.append((entries[0], entries[1], path))
+                return None
             are_copied = all(map(_is_copied, nodes))
             if not are_copied and not any(map(is_left_out, nodes)):
                 self._pending.append((*nodes, path, nodes[0][0]))
         return None
 
+    def _compare_entries(
+        self, mine: list[Any], other: list[Any], path: Path
+    ) -> tuple[str, str] | None:
+        """Compare the entries of two sets, whose order is chance: they are known by other paths;
+        those that only the sets lead to are taken in order."""
+        known = [one for one in mine if node_number(one) in self._matched]
+        theirs = [one for one in other if node_number(one) in self._taken]
+        if {self._matched[node_number(one)] for one in known} != {*map(node_number, theirs)}:
+            return "other entries", "entries of its own"
+        mine = [one for one in mine if node_number(one) not in self._matched]
+        other = [one for one in other if node_number(one) not in self._taken]
+        if len(mine) != len(other):
+            return f"{len(mine)} more entries", f"{len(other)} more entries"
+        pairs = zip(mine, other, strict=True)
+        self._pending += [(a, b, (path, "{}"), "set") for a, b in pairs]
+        return None
+
+    def _is_one_place(self, mine: _Place, other: _Place) -> bool:
+        to_other, to_mine = self._places
+        return to_other.setdefault(mine, other) == other and to_mine.setdefault(other, mine) == mine
+
     @staticmethod
     def _name(graph: Graph, ref: Any) -> str:
         number = node_number(ref)
         return _said(ref) if number < 0 else f"a node of kind {graph.nodes[number][0]}"
+
+
+def _place(node: Node, graph: Graph) -> _Place:
+    """Return where in memory that somebody else carries a tensor or an array begins; else ().
+
+    Whether views of such memory share a block is not compared: only whether they begin at one
+    place.
+    """
+    if node[0] not in (StridedTensor.name, Array.name) or node[_VIEW] is None:
+        return ()
+    block, offset = node[_VIEW]
+    number = node_number(block)
+    return (number, offset) if is_left_out(graph.nodes[number]) else ()
+
+
+def _without_view(node: Node) -> Node:
+    return (*node[:_VIEW], None, *node[_VIEW + 1 :])
+
+
+def _entries(node: Node) -> list[Any]:
+    """Return the references of a set that holds an object, whose order follows from addresses."""
+    at = {"set": 2, "frozenset": 1}.get(node[0] if node[0] == "frozenset" else str(node[1]), 0)
+    entries: list[Any] = node[at] if at else []
+    return entries if any(node_number(one) >= 0 for one in entries) else []
 
 
 def _is_copied(node: Node) -> bool:

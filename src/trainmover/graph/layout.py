@@ -7,13 +7,13 @@ rule of their own.
 """
 
 import collections
-import functools
 import logging
 import types
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
+from trainmover.state.class_caches import cached_by_class, forget_classes
 from trainmover.torch_internals.objects import OF_THE_PROCESS, WITH_PROCESSES
 
 CONTAINERS: tuple[type, ...] = (
@@ -36,7 +36,7 @@ _HEAP_TYPE, _BASE_TYPE_IN_C = 1 << 9, 1 << 7
 _MISSING = object()
 
 
-@functools.cache
+@cached_by_class
 def solid_base(cls: Any) -> Any:
     """Return the first class in the MRO that is implemented in C, which decides the layout.
 
@@ -53,7 +53,7 @@ def solid_base(cls: Any) -> Any:
     return None
 
 
-@functools.cache
+@cached_by_class
 def slots_of(cls: Any) -> tuple[tuple[str, Any], ...]:
     """Return name and descriptor of each slot that `__slots__` of a class or its bases declares."""
     return tuple(
@@ -100,10 +100,10 @@ def attributes_of(obj: object) -> dict[str, Any] | None:
 def carry(*modules: str) -> None:
     """Have the objects of these modules of this package, too, be a script's state."""
     _carried.extend(modules)
-    is_runtime.cache_clear()
+    forget_classes()
 
 
-@functools.cache
+@cached_by_class
 def is_runtime(cls: Any) -> bool:
     """Tell whether a class is the process's or the operating system's, so that it is opaque."""
     module = cls.__module__ or ""

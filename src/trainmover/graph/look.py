@@ -26,7 +26,7 @@ from trainmover.graph.live import FREE, LiveWalk
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts
 from trainmover.graph.nodes import Graph, Ref, Roots, node_number, path_text
-from trainmover.graph.script import GLOBALS_OF_PYTHON, Script
+from trainmover.graph.script import Script, is_own_name
 from trainmover.graph.walk import ADDRESS_MIN
 
 SWEEP_EVERY = 256
@@ -294,7 +294,7 @@ class Look:
             names = self._modules[module]
             self._read_group(
                 ("modules", module),
-                {name: one for name, one in names.items() if name not in GLOBALS_OF_PYTHON},
+                {name: one for name, one in names.items() if is_own_name(name)},
                 (None, module),
             )
             if self._is_native:

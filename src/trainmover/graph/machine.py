@@ -14,7 +14,10 @@ from collections.abc import Mapping
 import torch
 
 Facts = dict[str, str | int]
-_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES")
+_VARIABLES = (
+    *("MASTER_ADDR", "MASTER_PORT", "HOSTNAME", "HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES"),
+    *("TRAINMOVER_MACHINE", "SLURMD_NODENAME", "SLURM_TMPDIR", "NODE_NAME", "POD_NAME", "POD_IP"),
+)
 
 
 def facts() -> Facts:

@@ -23,7 +23,7 @@ from trainmover.graph.layout import CONTAINERS, slot_value, slots_of
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts, is_fact
 from trainmover.graph.nodes import Graph, Ref, node_number
-from trainmover.graph.script import GLOBALS_OF_PYTHON, CodeKey, Script
+from trainmover.graph.script import CodeKey, Script, is_own_name
 
 _PASSES_MAX = 3
 _FRAMES_A_NODE = 12
@@ -43,8 +43,10 @@ class Restore:
         before: "Restore | None" = None,
         *,
         with_opaque: bool = True,
+        with_left_out: bool = True,
     ) -> None:
         self.script, self.again = script, False
+        self._with_left_out = with_left_out
         self._with_opaque = with_opaque
         self.blocks = BlockRestorer(graph.nodes, graph.objects)
         self.notes: list[str] = []
@@ -223,7 +225,7 @@ class Restore:
 
     def globals(self, held: dict[str, Any], wanted: Mapping[str, Ref]) -> None:
         """Give a module these names, but for those of the import system."""
-        mine = {name: value for name, value in held.items() if name not in GLOBALS_OF_PYTHON}
+        mine = {name: value for name, value in held.items() if is_own_name(name)}
         new = self._entries(mine, wanted)
         for name in mine.keys() - new.keys():
             del held[name]
@@ -271,6 +273,11 @@ class Restore:
             f"memory of {size:,} bytes is not as it was, and too large to be kept"
             for size in self.blocks.unlike
         ]
+        if self._with_left_out:
+            self.notes += [
+                f"memory of {size:,} bytes is not here, and nobody has sent it"
+                for size in self.blocks.missing
+            ]
 
     def _loose(self, wanted: Mapping[tuple[Any, ...], list[Ref]]) -> None:
         mine = loose_objects(self.script, self._owners) if wanted else {}
@@ -291,11 +298,13 @@ def restore(
     active: Sequence[object] = (),
     *,
     with_opaque: bool = True,
+    with_left_out: bool = True,
 ) -> list[str]:
     """Make this process's script hold what the graph says; returns what could not be restored.
 
     process, active  roots as they were captured, of this process
     with_opaque      False: opaque objects that are missing here are not noted
+    with_left_out    False: nor is memory that somebody else carries
     Raises StateMismatch if the script stands at another place; then nothing was changed.
     """
     here = stack.place_of(frames)
@@ -312,7 +321,7 @@ def restore(
     try:
         one = None
         for _ in range(_PASSES_MAX):
-            one = Restore(graph, script, one, with_opaque=with_opaque)
+            one = Restore(graph, script, one, with_opaque=with_opaque, with_left_out=with_left_out)
             one.run(graph, frames, process or {}, active)
             if not one.again:
                 break

@@ -4,6 +4,7 @@
 import gc
 import importlib.util
 import os
+import re
 import sys
 import types
 import zlib
@@ -11,15 +12,25 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-GLOBALS_OF_PYTHON = frozenset(
+_GLOBALS_OF_PYTHON = frozenset(
     {"__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__name__", "__package__"}
     | {"__annotations__", "__doc__", "__path__", "__warningregistry__", "__tm__"}
 )
 """Names in a module that the import system puts there."""
+_OF_COMPILER = re.compile(
+    r"__(compiled_fn|resume_at|import|builtins_dict|gen_rand_values|warnings_warn_wrapper)_|.*_\d+_c\d+$"
+)
+"""Names in a module under which torch.compile keeps what it has made (`install_global`)."""
 
 
 _NOTHING = object()
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+@lru_cache(maxsize=65536)
+def is_own_name(name: str) -> bool:
+    """Tell whether a name in one of the script's modules is its own, not put there by others."""
+    return name not in _GLOBALS_OF_PYTHON and not _OF_COMPILER.match(name)
 
 
 class CodeKey(NamedTuple):

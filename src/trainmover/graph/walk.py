@@ -28,7 +28,7 @@ from trainmover.graph.nodes import (
     node_ref,
     path_text,
 )
-from trainmover.graph.script import GLOBALS_OF_PYTHON, Script, is_importable
+from trainmover.graph.script import Script, is_importable, is_own_name
 
 _IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 ADDRESS_MIN = 1 << 32
@@ -180,7 +180,7 @@ def capture(
         roots.modules[module] = {
             name: walk.ref(value, owner, f".{name}")
             for name, value in list(names.items())
-            if name not in GLOBALS_OF_PYTHON
+            if is_own_name(name)
         }
     for frame in frames:
         owner = (None, f"{frame.f_code.co_qualname}()")

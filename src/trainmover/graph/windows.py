@@ -17,6 +17,7 @@ import numpy
 import torch
 
 from trainmover.graph.kinds.iterators import SEQUENCES
+from trainmover.state.class_caches import cached_by_class
 from trainmover.torch_internals.generators import places_of
 from trainmover.torch_internals.memory import WORD_BYTES, word_at
 from trainmover.torch_internals.windows import Window
@@ -141,7 +142,7 @@ def windows_of_random_state(state: Any) -> list[Window] | None:
     return [own_memory(state, type(state)), *bits]
 
 
-@functools.cache
+@cached_by_class
 def _lies_in_object(cls: Any) -> bool:
     """Tell whether each draw shows in the fields of a bit generator itself."""
     if not _IS_CPYTHON or cls.__module__.partition(".")[0] != "numpy":

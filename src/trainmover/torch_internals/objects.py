@@ -5,12 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 HOOKS_OF_LEAVES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Attributes of a leaf that hold its hooks; None where it has none."""
 
 MADE_ATTRIBUTES = frozenset({"_backward_cls"})
 """Attributes that torch gives to a script's classes, made anew in each process."""
+
+MADE_IN_FORWARD: dict[type, frozenset[str]] = {
+    DistributedDataParallel: frozenset({"modules_buffers", "named_module_buffers"})
+}
+"""Attributes by class that each forward pass makes anew of others."""
 
 OF_THE_PROCESS = (
     *("torch.distributed.distributed_c10d", "torch.distributed.rendezvous", "torch._dynamo"),

@@ -3,9 +3,9 @@
 
 import gc
 import os
-import runpy
 import sys
 import traceback
+import types
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -13,9 +13,10 @@ import torch.distributed as dist
 import trainmover
 from trainmover.comm import groups
 from trainmover.comm.failures import is_of_device
+from trainmover.loops.importer import code_of, code_of_module
 from trainmover.sandbox.process.modules import is_own_file
+from trainmover.state.class_caches import forget_classes
 from trainmover.state.kinds.parallel.hooks import forget_hooks
-from trainmover.state.script.class_caches import forget_classes
 from trainmover.torch_internals import loaders
 from trainmover.worker.caches import forget_groups
 from trainmover.worker.keep import compiled
@@ -50,10 +51,7 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
     """Run it as `__main__`, as python would. Never raises what the script raises."""
     sys.argv = list(argv)
     try:
-        if module:
-            runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
-        else:
-            _run_file(argv[0])
+        _run(*_code_of(argv, module=module))
     except Unwind:
         return Ended(unwound=True)
     except SystemExit as exit_:
@@ -72,11 +70,27 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
     return Ended()
 
 
-def _run_file(path: str) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
+def _code_of(argv: list[str], *, module: bool) -> tuple[types.CodeType, dict[str, object]]:
+    """Return the script's code, its loops rewritten, and names that Python gives a main module."""
+    if module:
+        code, spec = code_of_module(argv[0], repeats=False)
+        sys.argv[0] = str(spec.origin)
+        return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
+    folder = os.path.dirname(os.path.abspath(argv[0]))
     if sys.path[0] != folder:
         sys.path.insert(0, folder)
-    runpy.run_path(path, run_name="__main__")
+    return code_of(argv[0], repeats=False), {"__file__": argv[0], "__package__": ""}
+
+
+def _run(code: types.CodeType, names: dict[str, object]) -> None:
+    """Run code as the module `__main__`; afterwards that is what it was."""
+    main, before = types.ModuleType("__main__"), sys.modules["__main__"]
+    vars(main).update(names)
+    sys.modules["__main__"] = main
+    try:
+        exec(code, vars(main))
+    finally:
+        sys.modules["__main__"] = before
 
 
 def _from_exit(exit_: SystemExit) -> Ended:
@@ -114,7 +128,7 @@ def place_of(stack: traceback.StackSummary) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    runs_it = filename in ("<frozen runpy>", "<frozen importlib._bootstrap>", runpy.__file__)
+    runs_it = filename == "<frozen importlib._bootstrap>"
     return runs_it or filename.startswith(os.path.dirname(__file__) + os.sep)
 
 

@@ -66,8 +66,8 @@ def test_what_the_job_has_written_stays(tmp_path: Path) -> None:
     header, *logged = (folder / "log.csv").read_text().splitlines()
     assert header == "step"
     for written in (logged, (folder / "steps.txt").read_text().splitlines()):
-        steps = [int(line) for line in written]
-        assert sorted({*steps}) == steps
-        assert last - 1 <= len(steps) <= last, "the step behind which the rank was lost, at most"
+        steps = {int(line) for line in written}
+        assert steps <= {*range(1, last + 1)}
+        assert len(steps) >= last - 1, "but for the step behind which the rank was lost"
     assert torch.load(folder / "last.pt") == last
     assert sorted(path.name for path in folder.iterdir()) == ["last.pt", "log.csv", "steps.txt"]

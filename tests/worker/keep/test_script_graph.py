@@ -11,10 +11,11 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch import nn
 
 from trainmover.errors import ProtocolError
 from trainmover.worker.keep import script_graph
-from trainmover.worker.keep.changes_in_steps import FIRST_STEPS
+from trainmover.worker.keep.changes_in_steps import FIRST_STEPS, SET_UP_STEPS
 from trainmover.worker.keep.script_graph import NOT_LOOKED_AT, ScriptGraph, Whole, graph_of
 
 SOURCE = """
@@ -81,6 +82,23 @@ def test_another_process_holds_what_the_rank_held_at_its_last_fetch(run: Any) ->
     assert taken.unlike(sent, joiner.frame) == []
     joiner.table["best"].append(3)
     assert "table" in taken.unlike(sent, joiner.frame)[0]
+
+
+def test_a_look_that_fails_costs_protection_and_not_the_script(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    script = run()
+    graph = graph_for(script, said)
+    graph.look(script.frame)
+
+    def fails(*_: object) -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(script_graph.Look, "delta", fails)
+    assert graph.look(script.frame) == NOT_LOOKED_AT
+    assert "a look at it failed with ValueError: odd" in graph.uncarried
+    assert said == [f"{graph.uncarried}; no machine can take a rank, nor can a step be made again"]
 
 
 def test_a_graph_without_its_whole_one_is_none(run: Any) -> None:
@@ -219,8 +237,20 @@ def test_what_steps_change_is_seen_in_the_first_ones(run: Any, change: Any) -> N
     script = run()
     script.meter.array = numpy.zeros(3)
     graph = graph_for(script)
+    for _ in range(SET_UP_STEPS):
+        step_of(graph, script, lambda: change(script))
+        assert not graph.blind, "a model is set up"
     step_of(graph, script, lambda: change(script))
     assert graph.blind
+
+
+def test_a_replicated_model_is_not_changed_by_its_steps(run: Any, group_of_one: None) -> None:
+    script = run()
+    script.model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(2))).eval()
+    graph = graph_for(script)
+    for _ in range(FIRST_STEPS + 2):
+        step_of(graph, script, lambda: script.model(torch.ones(3, 2)))
+    assert graph.blind == ""
 
 
 def test_what_lines_between_steps_change_and_what_is_tracked_is_not_of_steps(run: Any) -> None:

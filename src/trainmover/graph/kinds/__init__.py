@@ -14,9 +14,11 @@ from torch.nn.parameter import is_lazy
 from trainmover.graph import layout
 from trainmover.graph.kinds import code, containers, iterators, loop, memory, stateful
 from trainmover.graph.kinds.assembled import ASSEMBLED
+from trainmover.graph.kinds.handle import Handle, is_handle
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind
 from trainmover.graph.kinds.stateful import STATEFUL
 from trainmover.graph.nodes import Path
+from trainmover.state.class_caches import cached_by_class
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -46,7 +48,7 @@ _ALL: tuple[Kind, ...] = (
     *(containers.Error(), containers.Member(), containers.Data()),
     *(code.Function(), code.Cell(), code.Partial(), code.Class(), code.Module(), code.Code()),
     *(iterators.Iterator(), iterators.Generator(), loop.LoopIterator()),
-    loop.Twin(),
+    *(loop.Twin(), Handle()),
     *(memory.StridedTensor(), memory.SparseTensor(), memory.ShardedTensor()),
     *(memory.ScriptedModule(), memory.Array(), memory.ObjectArray()),
     *(stateful.BitGenerator(), stateful.SeedSequence()),
@@ -108,9 +110,9 @@ def _tensor_kind(obj: Any) -> Kind:
     return KINDS["tensor"] if memory.StridedTensor.takes(obj) else _OPAQUE
 
 
-@functools.cache
+@cached_by_class
 def _kind_of_type(cls: Any) -> Kind:
-    name = _BY_TYPE.get(cls)
+    name = "handle" if is_handle(cls) else _BY_TYPE.get(cls)
     if name is None:
         name = next((name for base, name in _BY_BASE if issubclass(cls, base)), None)
     if name is not None:

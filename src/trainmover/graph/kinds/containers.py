@@ -16,6 +16,7 @@ from trainmover.graph.layout import (
 )
 from trainmover.graph.nodes import Path
 from trainmover.state import sets
+from trainmover.torch_internals.objects import MADE_IN_FORWARD
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -33,12 +34,13 @@ class Instance(Kind):
         cls: Any = type(obj)
         base = types.SimpleNamespace if cls is types.SimpleNamespace else solid_base(cls)
         items, extra = _items(obj, base, walk, path)
-        attributes = attributes_of(obj) or {}
+        made = MADE_IN_FORWARD.get(cls, ())
+        attributes = [one for one in (attributes_of(obj) or {}).items() if one[0] not in made]
         return (
             cls.__name__ if cls in CONTAINERS else walk.ref(cls, path, ".<type>"),
             items,
             extra,
-            {name: walk.ref(value, path, f".{name}") for name, value in [*attributes.items()]},
+            {name: walk.ref(value, path, f".{name}") for name, value in attributes},
             {name: walk.ref(value, path, f".{name}") for name, value in slot_values(obj).items()},
         )
 
@@ -55,7 +57,9 @@ class Instance(Kind):
             _restore_items(obj, solid_base(cls), items, extra, restore)
         names = attributes_of(obj)
         if names is not None:
+            made = {one: names[one] for one in MADE_IN_FORWARD.get(cls, ()) if one in names}
             restore.names(names, attributes)
+            names.update(made)
         restore.slots(obj, slots)
         return obj
 

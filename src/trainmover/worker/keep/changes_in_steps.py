@@ -5,8 +5,9 @@ A rank that is lost behind its gate has made a step of which its record knows on
 Who takes its place does not make that step again. So what else steps change is gone, and all ranks
 go back to a snapshot: a record that is blind for something says for what.
 
-First steps show what they change: a look follows each of them. Later on only fetches look, and
-what changes from one to the next that never did in the first steps may have been changed by a step.
+First steps show what they change: a look follows each of them, but for the first two, in which
+models are set up. Later on only fetches look, and what changes from one to the next that no fetch
+of the first steps has seen to change may have been changed by a step.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from trainmover.graph.nodes import Ref
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.modules import buffers_of, parameters_in
 
-FIRST_STEPS = 3
+SET_UP_STEPS, FIRST_STEPS = 2, 4
 
 
 class ChangesInSteps:
@@ -51,6 +52,8 @@ class ChangesInSteps:
     def end_step(self, delta: Delta | None) -> None:
         """A look has followed the step."""
         self._steps += 1
+        if self._steps <= SET_UP_STEPS:
+            return
         self._see(_changed(delta) - self._given)
         for module, names in self._look.names().items():
             before = self._names.get(module)

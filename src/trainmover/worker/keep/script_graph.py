@@ -109,17 +109,21 @@ class ScriptGraph:
         loading: Callable[[], Iterable[object]],
         say: Callable[[str], None],
     ) -> None:
-        self.whole: Whole | None = None
         self._storages, self._say = storages, say
+        self._tracked, self._loading = tracked, loading
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, without a reference to what the script made: its run is over."""
+        self.whole: Whole | None = None
         self._script = Script(is_own_file, is_before=was_before)
         self._process = ProcessState(self._script)
-        self._tracked, self._loading = tracked, loading
         self._look = self._new_look(ITEMS_MAX[0])
         self._since: Delta | None = None
         self._newest: Delta | None = None
         self._steps = 0
         self._arguments: Sequence[object] = ()
-        self._in_steps = ChangesInSteps(self._look, tracked)
+        self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
         self.uncarried = self._alike = self._written = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
@@ -172,7 +176,13 @@ class ScriptGraph:
     def _has_looked(self, frame: types.FrameType, arguments: Sequence[object]) -> bool:
         if self._is_over:
             return False
-        frames, roots = self._frames(frame), self._roots(arguments)
+        try:
+            self._see(self._frames(frame), self._roots(arguments))
+        except Exception as error:  # noqa: BLE001  Whatever a look meets, the script goes on.
+            self._end(f"a look at it failed with {type(error).__name__}: {error}")
+        return not self._is_over
+
+    def _see(self, frames: list[types.FrameType], roots: Mapping[str, object]) -> None:
         self._look.leave_out(self._storages())
         if self._is_begun:
             delta = self._newest = self._look.delta(frames, roots)
@@ -180,10 +190,9 @@ class ScriptGraph:
             if delta.opaque is not None:
                 self._note(delta.opaque)
             self._since = delta if self._since is None else merge(self._since, delta)
-            return True
+            return
         self._is_begun = True
         self._begin(frames, roots)
-        return not self._is_over
 
     def _begin(self, frames: list[types.FrameType], roots: Mapping[str, object]) -> None:
         """Capture the whole graph; with too many objects, without the largest containers."""
@@ -194,7 +203,8 @@ class ScriptGraph:
                 break
         size = sum(len(one[1]) for one in graph.nodes if type(one[-1]) is bytes)
         if len(graph.nodes) > NODES_MAX or size > BYTES_MAX:
-            self._end(f"it has {len(graph.nodes):,} objects and {size >> 20} MiB of memory")
+            held = f"it has {len(graph.nodes):,} objects and {size >> 20} MiB of memory"
+            self._end(f"that is too much for each step: {held}")
             return
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._know_large(graph.objects, ())
@@ -269,16 +279,21 @@ class ScriptGraph:
     def _end(self, why: str) -> None:
         self._is_over, self.whole = True, None
         self._look, self._newest = self._new_look(0), None
-        self.uncarried = f"the script holds too much to be looked at in each step ({why})"
-        self._say(f"{self.uncarried}: no machine can take a rank, nor can a step be made again")
+        self.uncarried = f"the script is not looked at: {why}"
+        self._say(f"{self.uncarried}; no machine can take a rank, nor can a step be made again")
 
     def _frames(self, frame: types.FrameType) -> list[types.FrameType]:
         return script_frames(frame, vars(sys.modules["__main__"]))
 
-    def restore(self, graph: Graph, frame: types.FrameType) -> list[str] | None:
+    def restore(
+        self, graph: Graph, frame: types.FrameType, *, has_state: bool = True
+    ) -> list[str] | None:
         """Have the script hold what another process's held; returns what could not be had. None:
-        the script stands at another place, and nothing was changed."""
-        return self._restore(graph, frame, ())
+        the script stands at another place, and nothing was changed.
+
+        has_state  tracked state has come before
+        """
+        return self._restore(graph, frame, (), has_state=has_state)
 
     def unlike(self, graph: Graph, frame: types.FrameType) -> list[str]:
         """Return where the script does not hold what it was restored to, for people."""
@@ -289,12 +304,19 @@ class ScriptGraph:
         return [f"`{one.path}` is {one.second}, not {one.first}" for one in unlike]
 
     def _restore(
-        self, graph: Graph, frame: types.FrameType, arguments: Sequence[object]
+        self,
+        graph: Graph,
+        frame: types.FrameType,
+        arguments: Sequence[object],
+        *,
+        has_state: bool = True,
     ) -> list[str] | None:
         roots = self._roots(arguments)
         try:
             frames = self._frames(frame)
-            notes = restore(graph, frames, self._script, roots, with_opaque=False)
+            notes = restore(
+                *(graph, frames, self._script, roots), with_opaque=False, with_left_out=has_state
+            )
         except StateMismatch:
             return None
         self._process.write(roots)

@@ -13,8 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from trainmover.state.script.code.relied_on import relied_on
 from trainmover.state.script.comparison import advice
 from trainmover.state.script.things.layers import Layers
-from trainmover.state.script.things.things import Things
-from trainmover.worker.step.retry.before import Moving
 
 
 def net() -> nn.Sequential:
@@ -69,15 +67,6 @@ def test_a_make_knows_of_every_change(change: Callable[[nn.Sequential], None]) -
     layers.note()
     assert not make.is_same(), "whoever notes it anew meanwhile"
     assert layers.make().is_same()
-
-
-def test_a_step_that_changes_the_layers_is_not_run_again() -> None:
-    model = net()
-    moving = Moving(Things())
-    moving.note(Layers(model))
-    assert not moving.moved()
-    hook(model)
-    assert "layers or hooks" in moving.moved()
 
 
 def test_buffers_that_are_in_no_state_dict_are_no_part_of_it() -> None:

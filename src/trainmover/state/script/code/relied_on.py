@@ -16,7 +16,7 @@ import numpy
 from torch import nn
 
 from trainmover.installed import is_installed
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.script.code.grammar import CONSTRUCTORS, is_special
 from trainmover.state.script.code.read_by_name import OTHERS, Reads, reads_any
 from trainmover.state.script.things.libraries import is_of_library, module_of

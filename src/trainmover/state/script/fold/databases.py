@@ -5,7 +5,7 @@ from typing import Any
 
 import xxhash
 
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 
 _WHOLE_MAX = 1 << 20
 """Bytes of one that is read as a whole; of a larger one only how often rows were changed."""

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import xxhash
 
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.script import handles
-from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.things.libraries import module_of, only_shows
 from trainmover.torch_internals.distributed.c10d import ProcessGroup, Store, Work
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 from torch.distributions import Distribution
 
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.script.things.held import CANNOT_BE_READ, computed_in, has_attributes, held_by
 from trainmover.state.script.things.libraries import is_of_library, module_of, only_shows
 from trainmover.torch_internals.distributions import REMEMBERED, leads_back

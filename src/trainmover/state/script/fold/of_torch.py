@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.script.fold.kinds import PLAIN
 from trainmover.state.script.fold.objects import attributes_of
 from trainmover.state.script.things.held import has_attributes

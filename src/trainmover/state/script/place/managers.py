@@ -23,7 +23,7 @@ from types import (
 from typing import Any
 
 from trainmover.installed import is_installed
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.script.code.source import scope_of
 from trainmover.state.script.place.stacked import can_be_read, owner_at
 from trainmover.state.script.place.withs import EXITS, STACKS

@@ -17,7 +17,7 @@ from types import (
 )
 from typing import Any
 
-from trainmover.state.script.class_caches import cached_by_class
+from trainmover.state.class_caches import cached_by_class
 
 CANNOT_BE_READ = (
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),

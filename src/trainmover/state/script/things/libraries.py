@@ -14,8 +14,8 @@ from types import FunctionType
 import torch
 from torch import Tensor, nn
 
+from trainmover.state.class_caches import cached_by_class
 from trainmover.state.kinds.modules.attributes import goes_along
-from trainmover.state.script.class_caches import cached_by_class
 from trainmover.state.script.code.grammar import changed_in_place, stores_of
 from trainmover.state.script.code.scopes import Source
 from trainmover.state.script.code.source import source_of, tree_of

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import trainmover.state
+from trainmover.state.class_caches import forget_classes
 from trainmover.state.script import class_caches
-from trainmover.state.script.class_caches import forget_classes
 from trainmover.state.script.things.held import computed_in
 
 

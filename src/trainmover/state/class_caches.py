@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
-_ENTRIES_MAX = 1024
+_ENTRIES_MAX = 4096
 _caches: list[Any] = []
 P = ParamSpec("P")
 T = TypeVar("T")
