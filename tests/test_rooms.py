@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "comm": WORDS | {"communicators", "descriptors", "tls", "torch_internals"},
     "torch_internals": WORDS | {"asked"},
     "state": WORDS
-    | {"asked", "descriptors", "installed", "protocol", "tls", "listeners", "torch_internals"},
+    | {"asked", "descriptors", "installed", "loops", "protocol", "tls", "listeners"}
+    | {"torch_internals"},
     "graph": WORDS | {"asked", "loops", "protocol", "state", "torch_internals"},
     "check": WORDS | {"graph", "loops", "sandbox", "tracebacks"},
     "sandbox": WORDS | {"installed", "lifeline", "protocol", "comm", "state", "torch_internals"},

@@ -248,30 +248,6 @@ def test_a_group_that_took_the_place_of_one_that_had_met_meets_again(
 
 
 @three
-def test_kept_groups_are_named_by_their_first_rank(ranks: Ranks) -> None:
-    answers = ranks.run(keep_some)
-    assert answers[0][0].startswith("test_comm_groups.py line")
-    assert answers[0][0].endswith("(ranks 0, 1, 2)")
-    assert [len(kept) for kept in answers] == [1, 1, 0]
-    assert answers[1][0].endswith("(ranks 1, 2)")
-
-
-def keep_some(rank: int, ranks: Ranks) -> list[str]:
-    join_live(rank, ranks)
-    mark = groups.roster.mark()
-    assert groups.roster.kept(mark, set()) == []
-    dist.new_group([0, 1, 2])
-    in_a_variable = dist.new_group([0, 1, 2])
-    dist.new_group([1, 2])
-    if rank < 2:
-        dist.destroy_process_group(dist.new_group([0, 1]))
-    else:
-        dist.new_group([0, 1])
-    dist.new_group([rank], use_local_synchronization=True)
-    return groups.roster.kept(mark, {in_a_variable.member})  # type: ignore[union-attr]
-
-
-@three
 def test_a_joiner_is_given_groups_that_it_has_not_made(ranks: Ranks) -> None:
     """In the rank's order; of two with the same members the second is in use."""
 

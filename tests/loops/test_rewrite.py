@@ -302,6 +302,16 @@ def test_rewritten_code_does_what_the_plain_code_does(name: str) -> None:
     plain = compile(source, "<corner>", "exec")
     assert rewritten.code != plain
     assert outcome(rewritten.code) == outcome(plain)
+    assert outcome(rewrite(source.encode(), "<corner>", repeats=False).code) == outcome(plain)
+
+
+def test_without_repeats_bodies_and_whiles_stay_as_they_are() -> None:
+    source = b"for x in (1, 2):\n    y = x\nwhile y < 4:\n    y += 1\n"
+    sites = [rewrite(source, "<kept>", repeats=one).sites for one in (True, False)]
+    assert [[site.kind for site in one] for one in sites] == [["for", "while"], ["for"]]
+    code = rewrite(source, "<kept>", repeats=False).code
+    assert code is not None
+    assert {"Retry", "repeat"}.isdisjoint(code.co_names)
 
 
 @pytest.mark.parametrize("source", ["", "# nothing\n", '"""Text."""\n', "x = 1\n", "\f\n\n"])

@@ -38,6 +38,35 @@ def test_a_script_that_ends_is_code_0(run: Run) -> None:
     assert run("x = 1") == Ended()
 
 
+POSITION = """
+import sys
+from trainmover.loops.place import active_loops
+for number, letter in enumerate(iter("abc")):
+    if letter == "b":
+        [active] = active_loops(sys._getframe())
+        sys.exit(10 * active.loop.turn_count + active.loop.iterator.index)
+"""
+
+
+def test_how_far_a_loop_of_a_script_is_can_be_read(run: Run) -> None:
+    assert run(POSITION) == Ended(code=22)
+
+
+@pytest.mark.parametrize("name", ["own_run", "own_pack"])
+def test_a_module_runs_as_python_would_run_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / ("own_pack/__main__.py" if name == "own_pack" else "own_run.py")
+    path.parent.mkdir(exist_ok=True)
+    (tmp_path / "own_pack").mkdir(exist_ok=True)
+    (tmp_path / "own_pack" / "__init__.py").touch()
+    path.write_text(f"import sys\nassert sys.argv[1:] == ['x']\n{POSITION}")
+    monkeypatch.syspath_prepend(tmp_path)
+    main = sys.modules["__main__"]
+    assert run_script([name, "x"], module=True) == Ended(code=22)
+    assert sys.modules["__main__"] is main
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [

@@ -12,7 +12,6 @@ from torch import nn
 import trainmover as tm
 from trainmover.errors import UserError
 from trainmover.worker import api
-from trainmover.worker.data.batches import Batches
 
 
 @pytest.fixture(autouse=True)
@@ -230,37 +229,11 @@ def test_the_line_that_fetched_is_named() -> None:
         job.step(lambda: next(batches))()
 
 
-def test_an_enumerated_loop_counts_on_through_its_passes() -> None:
-    job = tm.attach()
-    assert list(job.enumerate("ab", 5, passes=2)) == [(5, "a"), (6, "b"), (7, "a"), (8, "b")]
-    batches = job.batches(range(4))
-    assert [next(batches) for _ in range(2)] == [0, 1]
-    assert list(job.enumerate(batches)) == [(0, 2), (1, 3)]
-    two = [job.enumerate(batches := job.batches(range(400, 404)), 300), job.enumerate(batches, 7)]
-    assert [next(counted)[0] for counted in two] == [300, 8]
-    assert len(job.enumerate(range(3), passes=2)) == 6  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="got a zip, which is an iterator"):
-        job.enumerate(zip(batches, batches, strict=True))
-
-
-def test_the_count_of_an_enumerated_loop_is_part_of_its_place() -> None:
-    class Moved(api.Alone):
-        """Every loop stands where a rank stood that had taken four batches."""
-
-        def begin_loop(self, batches: Any) -> None:
-            there = Batches("abc", 2)
-            for _ in range(4):
-                next(there)
-            self.place = there.position()
-            self.batches = batches
-
-        def fetch(self, batches: Any) -> Any:
-            if batches.drawn == 1:
-                batches.resume(self.place)
-            return next(batches)
-
-    api.serve(Moved())
-    assert list(tm.attach().enumerate("abc", 1, passes=2)) == [(1, "a"), (5, "b"), (6, "c")]
+def test_who_calls_what_is_gone_is_told_what_to_call() -> None:
+    with pytest.raises(UserError, match=r"enumerate\(job.batches"):
+        tm.attach().enumerate(range(3))
+    with pytest.raises(AttributeError, match="has no attribute 'counted'"):
+        tm.attach().counted  # noqa: B018
 
 
 @pytest.mark.parametrize("limits", [(3,), (2, 7), (9, 0, -4)])

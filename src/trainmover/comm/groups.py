@@ -504,7 +504,7 @@ class Groups:
                 return
             self._coming.check(epoch, self.epoch)
             members = self.roster.lasting() if self.mode is Mode.LIVE else list(self.roster)
-            preparation = self._add(epoch, store, members, Roll.FIRST, in_need=False)
+            preparation = self._add(epoch, store, members, Roll.FIRST)
         self._coming.discard(self.epoch + 1, epoch - 1)
         preparation.start()
 
@@ -594,8 +594,6 @@ class Groups:
         members: Sequence[Member],
         topic: str,
         before: Preparation | None = None,
-        *,
-        in_need: bool = True,
     ) -> Preparation:
         """Those of the groups that all their members have meet in the epoch."""
         with self._lock:
@@ -606,7 +604,7 @@ class Groups:
             met = [] if before is None else before.met
             settled = {m: before.meets[m] for m in met if m in meets} if before else {}
             joins = self.mode is Mode.SANDBOX
-            roll = Roll(epoch, topic, meets, settled, in_need=in_need, joins=joins)
+            roll = Roll(epoch, topic, meets, settled, joins=joins)
             self._rolls.append(roll)
 
         def call(store: Store) -> list[Member]:

@@ -55,7 +55,6 @@ class Member:
     place: str = ""
     orphan: bool = False
     gone: bool = False
-    kept: bool = False
     device: Any = None
     made_at: str = ""
     shown: "weakref.ref[Any] | None" = None

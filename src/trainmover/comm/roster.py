@@ -7,7 +7,7 @@ run on some ranks further than on others. See `places` for how groups meet never
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainmover.comm.meet.listed import Listed, listed_as_bytes
@@ -122,7 +122,7 @@ class Roster:
     # What is made from a certain moment on.
 
     def mark(self) -> int:
-        """This moment, for `disown` and `kept`."""
+        """This moment, for `disown`."""
         return self._made
 
     def begin_step(self) -> int:
@@ -143,23 +143,6 @@ class Roster:
         with self._lock:
             self._changed()
             member.orphan = False
-
-    def kept(self, mark: int, held: Collection[Member]) -> list[str]:
-        """Groups made since `mark` that are still there: line of the script, and who is in them.
-        Their first rank tells of them; all refuse to move to a machine that lacks them.
-
-        held: by variables of the script, which are given to who takes the rank
-        """
-        told = []
-        with self._lock:
-            for member in self._of_the_script():
-                if member.born >= mark and not member.orphan and member.size > 1:
-                    member.kept = member not in held
-                    if not member.kept:
-                        continue
-                    if member.seat == 0:
-                        told.append(f"{member.made_at} ({in_words(member)})")
-        return told
 
     # What goes with a rank.
 

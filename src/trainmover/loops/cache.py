@@ -20,26 +20,26 @@ from trainmover.loops.rewrite import VERSION, LoopSite, Rewritten, rewrite
 _DIGEST_BYTES = 32
 
 
-def rewrite_cached(source: bytes, path: str) -> Rewritten:
+def rewrite_cached(source: bytes, path: str, *, repeats: bool = True) -> Rewritten:
     """Return what `rewrite` makes of a source, from the cache where it is there."""
-    key = _key(source, path)
+    key = _key(source, path, repeats)
     try:
         file = importlib.util.cache_from_source(
-            path, optimization=f"trainmover{sys.flags.optimize}"
+            path, optimization=f"trainmover{'' if repeats else 'run'}{sys.flags.optimize}"
         )
     except (NotImplementedError, ValueError):
-        return rewrite(source, path)
+        return rewrite(source, path, repeats=repeats)
     known = _read(file, key)
     if known is not None:
         return known
-    rewritten = rewrite(source, path)
+    rewritten = rewrite(source, path, repeats=repeats)
     if rewritten.code is not None and not sys.dont_write_bytecode:
         _write(file, key, rewritten)
     return rewritten
 
 
-def _key(source: bytes, path: str) -> bytes:
-    facts = (VERSION, importlib.util.MAGIC_NUMBER, sys.implementation.cache_tag, path)
+def _key(source: bytes, path: str, repeats: bool) -> bytes:
+    facts = (VERSION, repeats, importlib.util.MAGIC_NUMBER, sys.implementation.cache_tag, path)
     return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape") + source).digest()
 
 

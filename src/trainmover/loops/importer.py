@@ -27,18 +27,26 @@ RUNTIME = frozenset({"trainmover", "torch"})
 
 
 class LoopLoader(SourceFileLoader):
-    """Loader of one module's source, which has its loops rewritten."""
+    """Loader of one module's source, which has its loops rewritten. repeats: see `rewrite`"""
+
+    def __init__(self, fullname: str, path: str, *, repeats: bool = True) -> None:
+        super().__init__(fullname, path)
+        self._repeats = repeats
 
     def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
         source = self.get_data(path)
-        return _code(source, path) or super().get_code(fullname)
+        return _code(source, path, self._repeats) or super().get_code(fullname)
 
 
 class LoopFinder(MetaPathFinder):
-    """Finder of modules to rewrite: asks the finders after it, and exchanges loaders."""
+    """Finder of modules to rewrite: asks the finders after it, and exchanges loaders.
 
-    def __init__(self) -> None:
+    repeats  see `rewrite`
+    """
+
+    def __init__(self, *, repeats: bool = True) -> None:
+        self._repeats = repeats
         self._thread = threading.local()
 
     def install(self) -> None:
@@ -68,7 +76,7 @@ class LoopFinder(MetaPathFinder):
         if fullname == DYNAMO:
             teach_when_imported(spec)
         elif spec is not None and _is_rewritten(spec):
-            spec.loader = LoopLoader(spec.name, str(spec.origin))
+            spec.loader = LoopLoader(spec.name, str(spec.origin), repeats=self._repeats)
         return spec
 
     def _find_plain(
@@ -84,26 +92,26 @@ class LoopFinder(MetaPathFinder):
         return None
 
 
-def code_of(path: str) -> CodeType:
+def code_of(path: str, *, repeats: bool = True) -> CodeType:
     """Return the rewritten code of a script's file. Raises OSError and, as Python, SyntaxError."""
     with io.open_code(path) as file:
         source = file.read()
-    return _code(source, path) or compile(source, path, "exec", dont_inherit=True)
+    return _code(source, path, repeats) or compile(source, path, "exec", dont_inherit=True)
 
 
-def code_of_module(name: str) -> tuple[CodeType, ModuleSpec]:
+def code_of_module(name: str, *, repeats: bool = True) -> tuple[CodeType, ModuleSpec]:
     """Return the rewritten code of a module that is run by `-m`, and its spec.
 
     A package stands for its `__main__`, and is imported. Raises ImportError.
     """
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
-        return code_of_module(f"{name}.__main__")
+        return code_of_module(f"{name}.__main__", repeats=repeats)
     get_code = getattr(spec and spec.loader, "get_code", None)
     code = None
     if spec is not None and get_code is not None:
         if _is_rewritten(spec):
-            spec.loader = LoopLoader(spec.name, str(spec.origin))
+            spec.loader = LoopLoader(spec.name, str(spec.origin), repeats=repeats)
             get_code = spec.loader.get_code
         code = get_code(spec.name)
     if spec is None or code is None:
@@ -117,7 +125,7 @@ def _is_rewritten(spec: ModuleSpec) -> bool:
     return spec.name in TRAINING_MODULES or not is_installed(spec.origin)
 
 
-def _code(source: bytes, path: str) -> CodeType | None:
-    rewritten = rewrite_cached(source, path)
+def _code(source: bytes, path: str, repeats: bool) -> CodeType | None:
+    rewritten = rewrite_cached(source, path, repeats=repeats)
     register(path, rewritten.sites)
     return rewritten.code

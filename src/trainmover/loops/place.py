@@ -34,6 +34,22 @@ def sites_of(path: str) -> tuple[LoopSite, ...]:
     return tuple(_sites.get(path, {}).values())
 
 
+def is_rewritten(code: CodeType) -> bool:
+    """Tell whether a function is of a module whose loops are rewritten."""
+    return code.co_filename in _sites
+
+
+def collector_in(frame: FrameType) -> Collector | None:
+    """Return the rewritten list comprehension that a frame runs, or is about to leave."""
+    code = frame.f_code
+    for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars, *code.co_names):
+        if name.startswith(PREFIX):
+            value = frame.f_locals.get(name, frame.f_globals.get(name))
+            if isinstance(value, Collector):
+                return value
+    return None
+
+
 def registered_paths() -> tuple[str, ...]:
     """Return the files whose loops are known."""
     return tuple(_sites)

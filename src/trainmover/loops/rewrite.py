@@ -43,6 +43,12 @@ VERSION = 1
 PREFIX = "_tm_"
 """First letters of the variables that hold loops."""
 
+
+def is_of_loops(name: str) -> bool:
+    """Tell whether rewritten code has a variable of this name, and the script has not."""
+    return name.startswith(PREFIX) or name == "__tm__"
+
+
 FUNCTION, CLASS, COMPREHENSION = "function", "class", "comprehension"
 
 
@@ -64,9 +70,12 @@ class Rewritten(NamedTuple):
     reason: str = ""
 
 
-def rewrite(source: bytes, path: str) -> Rewritten:
-    """Return the code of a module with its loops rewritten, or its plain code with a reason."""
-    rewriter = _Rewriter()
+def rewrite(source: bytes, path: str, *, repeats: bool = True) -> Rewritten:
+    """Return the code of a module with its loops rewritten, or its plain code with a reason.
+
+    repeats  a turn can be repeated; False: bodies stay as they are, and so does each `while`
+    """
+    rewriter = _Rewriter(repeats=repeats)
     try:
         tree = ast.parse(source, path)
         new = rewriter.visit_module(tree)
@@ -92,8 +101,9 @@ Node = TypeVar("Node", bound=ast.AST)
 class _Rewriter(ast.NodeTransformer):
     """Changes a tree in place. `changes` counts what was rewritten, with or without a site."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, repeats: bool) -> None:
         self.sites: list[LoopSite] = []
+        self._repeats = repeats
         self.changes = 0
         self._scope = FUNCTION
         self._function = "<module>"
@@ -167,12 +177,14 @@ class _Rewriter(ast.NodeTransformer):
         value = _call("iterate", node.iter)
         header = _place_of_iter(node, node.iter)
         node.iter = _at(ast.NamedExpr(ast.Name(variable, ast.Store()), value), header)
-        node.body = [_guard(variable, node.body, node.body[0])]
+        if self._repeats:
+            node.body = [_guard(variable, node.body, node.body[0])]
         return _release([variable], node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
         is_constant = isinstance(node.test, ast.Constant)
-        if self._scope == CLASS or (is_constant and not node.test.value):  # type: ignore[attr-defined]
+        never = is_constant and not node.test.value  # type: ignore[attr-defined]
+        if self._scope == CLASS or never or not self._repeats:
             return self._children(node)
         variable = self._add_site("while", node, node.body)
         self._children(node)

@@ -10,10 +10,9 @@ import functools
 import os
 import threading
 import traceback
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -70,6 +69,17 @@ class Job:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "enumerate":
+                raise AttributeError(f"'Job' has no attribute {name!r}", name=name)
+            raise UserError(
+                "job.enumerate is gone.",
+                means="Python's own enumerate counts on after a move or a loss, too.",
+                do="Write enumerate(job.batches(loader)).",
+            )
 
     @property
     def rank(self) -> int:
@@ -165,23 +175,6 @@ class Job:
         """
         return JobBatches(self._runtime, Batches(loader, passes, samples))
 
-    def enumerate(
-        self, loader: Any, start: int = 0, *, passes: int | None = 1
-    ) -> Iterator[tuple[int, Any]]:
-        """As `enumerate(job.batches(loader, passes))`, with a count that is part of the place.
-
-        loader  as for `batches`, or what `batches` gave
-        """
-        if isinstance(loader, JobBatches):
-            return _Counted(loader, start)
-        if hasattr(loader, "__next__"):
-            raise UserError(
-                f"job.enumerate got a {type(loader).__name__}, which is an iterator.",
-                means="After a move or a loss its count would begin again at the start.",
-                do="Give it the loader, or what job.batches gave, and take other loops inside.",
-            )
-        return _Counted(JobBatches(self._runtime, Batches(loader, passes)), start)
-
     def range(self, *limits: int) -> Iterator[int]:
         """As `range`, for a loop over steps without a loader: `for step in job.range(1000)`.
 
@@ -219,7 +212,6 @@ class JobBatches:
         self._runtime = runtime
         self._batches = batches
         self._thread = threading.current_thread()
-        batches.shown = weakref.ref(self)
         runtime.begin_loop(batches)
 
     def __iter__(self) -> "JobBatches":
@@ -234,15 +226,6 @@ class JobBatches:
     def drawn(self) -> int:
         """Batches taken in all passes, by the whole life of the loop."""
         return self._batches.drawn
-
-    def count_from(self, start: int) -> None:
-        """The script gets its batches with numbers, of which the first is this one."""
-        self._batches.counts = start
-
-    @property
-    def number(self) -> int | None:
-        """Of the batch that came last, the very object that a job knows to be no variable."""
-        return self._batches.number
 
     def __next__(self) -> Any:
         if threading.current_thread() is not self._thread:
@@ -265,35 +248,9 @@ class JobBatches:
         return len(self._batches)
 
 
-class _Counted:
-    """Iterator behind `Job.enumerate`."""
-
-    def __init__(self, batches: JobBatches, start: int) -> None:
-        self._batches = batches
-        self._start = start - batches.drawn
-        batches.count_from(self._start)
-
-    def __iter__(self) -> "_Counted":
-        return self
-
-    def __next__(self) -> tuple[int, Any]:
-        batch = next(self._batches)
-        number = self._start + self._batches.drawn - 1
-        known = self._batches.number
-        return known if known == number else number, batch
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def told(self) -> tuple[str, str]:
-        """As a handle."""
-        return self._batches.told()
-
-
 def know_iterators() -> None:
     """Variables that are iterators over batches are known by their loops."""
     handles.learn(JobBatches, JobBatches.told)
-    handles.learn(_Counted, _Counted.told)
 
 
 def _where() -> str:

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from trainmover.comm import groups
 from trainmover.comm.failures import means_lost_device
-from trainmover.comm.shim import ShimGroup
 from trainmover.errors import PeerLost, StateMismatch, UserError
 from trainmover.ids import Rank, Step
 from trainmover.loops.turns import Retry
@@ -111,7 +110,6 @@ class Member:
         self.declared: list[str] = []
         self._calls_at_fetch: int | None = None
         self._calls_at_try = 0
-        self._groups_made: int | None = None  # Mark of the last fetch; None: not to be asked.
         self._listen_to_script(station)
         self._meet_others(station)
         self._make_steps(station)
@@ -191,10 +189,7 @@ class Member:
             distrust=self.snapshots.distrust,
         )
         self.weights = Weights(rank, self.say)
-        self.script_graph = self._new_graph()
-
-    def _new_graph(self) -> ScriptGraph:
-        return ScriptGraph(
+        self.script_graph = ScriptGraph(
             lambda: self.updates.changes.storages(self.tracked),
             lambda: in_records(self.tracked),
             lambda: self.loops.loading(),
@@ -536,7 +531,6 @@ class Member:
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
-        self._groups_made = None  # Between two loops a joiner comes by, on its way.
         self.made_of.note(batches.over)
         batches.watch(self._collectives, self.variables.altered_on, self.made_of)
         self.loops.begin(batches)
@@ -554,7 +548,6 @@ class Member:
         """
         self.recording.fetched(self.calls)
         self.loops.enter(batches)
-        self._warn_of_kept_groups()
         if self.drills.planned:
             self.drills.at("fetch", self.calls + 1)
         self.boundary.settle(at_fetch=self._mark_fetch)
@@ -566,27 +559,6 @@ class Member:
         batch = self.take_next(batches)
         self.recording.drew()
         return batch
-
-    def _warn_of_kept_groups(self) -> None:
-        """A joiner that stands here at once has not run what was run since the last fetch. It has
-        the groups themselves (see `join/regroup.py`), and they are given to variables of the
-        script; what else may hold them nobody can find."""
-        now = groups.roster.mark()
-        mark, self._groups_made = self._groups_made, now
-        if self.recording.recorder is not None:
-            self._groups_made = None
-        if mark is None or mark == now:
-            return
-        held = {group.member for group in self.variables.held() if isinstance(group, ShimGroup)}
-        if kept := groups.roster.kept(mark, held):
-            text = (
-                f"the group that {' and '.join(kept)} has made is kept for later steps: a machine "
-                "that takes over a rank does not run that line, and the job ends where the group "
-                "is used then, unless the script makes it where it is missing. Make groups before "
-                "the first step, or in each step that uses them, or keep them in variables of "
-                "their own"
-            )
-            self.say(Warned(rank=self.rank, text=text))
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
@@ -601,7 +573,7 @@ class Member:
         self._living.fetched()
         if not goes_on:
             self.updates.fetched()
-        self.variables.gave(batches.given(batch))
+        self.variables.gave(batch)
         self._calls_at_fetch = groups.calls
         return batch
 
@@ -615,7 +587,7 @@ class Member:
         except StopIteration:
             self.variables.fetch_is_over()
             raise
-        self.variables.gave(batches.given(batch))
+        self.variables.gave(batch)
         return batch
 
     def _mark_fetch(self) -> None:
@@ -657,7 +629,8 @@ class Member:
         self.reported, self.kinds = Reported(), Kinds()
         self.foreseen = Foreseen(self.tracked.updated)
         self.updates.forget()
-        self.script_graph, self.keeper.graph = self._new_graph(), None
+        self.script_graph.forget()
+        self.keeper.graph = None
         self.deposit.forget()
         self.recording.forget()
 

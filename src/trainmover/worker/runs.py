@@ -16,6 +16,7 @@ from trainmover.errors import ProtocolError, TrainmoverError
 from trainmover.graph.caches import keep_entries_in_python
 from trainmover.graph.script import Script
 from trainmover.ids import Epoch, Rank, Slot
+from trainmover.loops.importer import LoopFinder
 from trainmover.protocol.messages import (
     Attached,
     Bind,
@@ -84,6 +85,7 @@ class Runs:
     def go_on(self) -> None:
         """Do as told until told to exit."""
         keep_entries_in_python(Script(is_own_file))
+        LoopFinder(repeats=False).install()
         while (work := self._control.next_work()) is not None:
             match work:
                 case RunRank():

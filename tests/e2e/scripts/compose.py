@@ -119,7 +119,7 @@ LOOPS = {
     "passes": "for number in job.range(100):\n"
     "    for x, y in kit.until(job, args, job.batches(loader)):\n        one(x, y)\n"
     "    if job.steps >= args.steps:\n        break",
-    "enumerated": "for number, (x, y) in job.enumerate(job.batches(loader, passes=None)):\n"
+    "enumerated": "for number, (x, y) in enumerate(job.batches(loader, passes=None)):\n"
     "    optimizer.param_groups[0]['lr'] = 1e-2 / (1 + 0.1 * number)\n    one(x, y)\n"
     "    if job.steps >= args.steps:\n        break",
     "zipped": "both = zip(job.batches(loader, passes=None), job.batches(range(7), passes=None))\n"

@@ -148,7 +148,7 @@ def counted() -> None:
     noise = torch.Generator().manual_seed(job.rank)
     job.track(noise=noise)
     meter = job.values(Meter(), "best", "losses")
-    for number, batch in job.enumerate(loader(), 1, passes=None):
+    for number, batch in enumerate(job.batches(loader(), passes=None), 1):
         optimizer.param_groups[0]["lr"] = 1e-3 / number
         batch += torch.rand(8, generator=noise)
         loss = train_step(batch, told=number + meter.best + sum(meter.losses)).item()

@@ -485,15 +485,3 @@ def test_samples_that_cannot_be_known_are_to_be_told() -> None:
     with pytest.raises(UserError, match="cannot know the samples"):
         Batches(LOADERS["stateful"](), 1, True)
     assert Batches(LOADERS["stateful"](), 1, lambda batch: batch[:, 0]).samples is not None
-
-
-def test_a_batch_is_given_with_its_number_where_the_script_counts() -> None:
-    batches = Batches(range(400, 404), 1)
-    batch = next(batches)
-    assert batches.given(batch) == 400
-    assert batches.number is None
-    batches.counts = 300
-    batch = next(batches)
-    number, given = batches.given(batch)
-    assert (number, given) == (301, 401)
-    assert number is batches.number

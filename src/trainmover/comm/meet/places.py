@@ -35,7 +35,7 @@ import trainmover
 from trainmover.comm.communicator import View
 from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.member import Member
-from trainmover.errors import ProtocolError, UserError
+from trainmover.errors import ProtocolError
 from trainmover.torch_internals.distributed.c10d import Store
 
 _TIMEOUT = timedelta(minutes=30)
@@ -107,7 +107,6 @@ class Roll:
     names   of the meetings that this process could go to
     settled of those that it has been at already, for this epoch, with the groups it still has. Such
             a group is in `names` too, in case it has to meet again
-    in_need the epoch has to come, whoever lacks what
     joins   this process has its groups from a run of its own: they stand for any that has the place
     lacking after it: places that others have, this process among their members, and it has not
     parted  after it: groups of `settled` that some member has no longer
@@ -122,7 +121,6 @@ class Roll:
         names: Mapping[Member, str],
         settled: Mapping[Member, str] | None = None,
         *,
-        in_need: bool = True,
         joins: bool = False,
     ) -> None:
         self.epoch = epoch
@@ -131,7 +129,7 @@ class Roll:
         self._settled = settled or {}
         self._meeting: Meeting | None = None
         self._given_up = False
-        self._in_need, self._joins = in_need, joins
+        self._joins = joins
         self.lacking: set[str] = set()
         self.parted: list[Member] = []
 
@@ -159,7 +157,6 @@ class Roll:
             if member not in stay
             and _same([self._turn(member), *(have[r].get(name) for r in _others(member, me))])
         ]
-        self._refuse_a_move([*shared, *stay])
         mine = {*map(_place_in, self._names.values()), *map(_place_in, self._settled.values())}
         theirs = {_place_in(name) for said in lists.values() for name in said.all()}
         self.lacking = {place for place in theirs - mine if me in _ranks_in(place)}
@@ -179,17 +176,6 @@ class Roll:
             for member, name in self._settled.items()
             if all(name in settled[rank] for rank in member.ranks)
         }
-
-    def _refuse_a_move(self, shared: Collection[Member]) -> None:
-        """While the job trains: better no move than a machine that cannot make the calls."""
-        for member in self._names:
-            if member.kept and member not in shared and not self._in_need:
-                raise UserError(
-                    f"the group that {member.made_at} has made is missing on a machine that is to "
-                    "take a rank, since it does not run that line",
-                    means="The job trains on where it is.",
-                    do="Make groups before the first step, or in each step that uses them.",
-                )
 
     def _lists(self, store: Store, me: int) -> dict[int, "_Said"]:
         waits = [m.timeout for m in self._names]

@@ -19,9 +19,7 @@ from trainmover.state.script.search.layout import (
     HOOKS,
     LAYERS,
     PROCESS,
-    ROUNDS,
     SAME,
-    WITHIN,
     Place,
 )
 from trainmover.state.script.values import NO_VALUE, PLAIN, Entry, known_as, same, shown
@@ -31,7 +29,7 @@ GONE = ""
 """In place of a value that nobody knows."""
 OWN = "each rank's own"
 """In place of one that says nothing of what it is behind the next step."""
-_ON_STACKS = (ROUNDS, BEFORE, WITHIN)
+_ON_STACKS = (BEFORE,)
 _OF_LOOPS = (*_ON_STACKS, LAYERS, HOOKS)
 THE_FETCH = "the fetch"
 Known = bytes | int | None
@@ -114,7 +112,7 @@ class Comparison:
             found += _different(their_end if at_boundary else numbers, mine_end, given)
         going = {key for key in their_tracked if key in tracked or key not in mine}
         unknown = {*others, *(() if at_boundary else going), *_plain(but, their, mine), *put}
-        found = _by_name([one for one in found if one[0] not in unknown])
+        found = [one for one in found if one[0] not in unknown]
         named = [self._difference(*one) for one in found]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
             ::-1
@@ -329,21 +327,10 @@ def advice(differences: Sequence[Difference]) -> str:
             "built, in the order and under the names that they keep, before job.track(...), on "
             "every run alike"
         )
-    if any(one.name.startswith(ROUNDS) for one in differences):
-        return (
-            "draw what a step takes in a `while` loop, which asks in each round how many there are "
-            "to be: a `for` loop asks as it begins"
-        )
     if any(one.name == THE_FETCH for one in differences):
         return (
             "draw all batches of a pass in one line, as a `for` loop does, or have nothing but the "
             "loop's condition between the line that draws the first one and the loop"
-        )
-    if any(one.name.startswith(WITHIN) for one in differences):
-        return (
-            "take what belongs to a step by the step's number, as in `weights[job.steps % "
-            "len(weights)]`, or count with job.enumerate(...) or job.range(...): no other machine "
-            "can go on with an iterator of the script's"
         )
     if any(one.name.startswith(BEFORE) for one in differences):
         return (
@@ -355,10 +342,7 @@ def advice(differences: Sequence[Difference]) -> str:
             "begin all iterators over batches before the first step, and those that are to begin "
             "again as job.batches(loader, passes=None), which goes from one pass to the next"
         )
-    return (
-        "keep such values with job.values(...), counters with job.enumerate(...) in place of "
-        "enumerate(...), or track the object that holds them"
-    )
+    return "keep such values with job.values(...), or track the object that holds them"
 
 
 def same_place(theirs: bytes, own: bytes) -> bool:
@@ -473,12 +457,6 @@ def _only_here(known: Set[str], mine: Mapping[str, Entry]) -> Iterator[tuple[str
 
 def _where_it_is_not(key: str) -> str:
     return "one of its own" if path_of(key).startswith(SAME) else "not set"
-
-
-def _by_name(found: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Without how far iterators are, where names tell it too."""
-    named = [one for one in found if not path_of(one[0]).startswith(WITHIN)]
-    return named or found
 
 
 def path_of(key: str) -> str:

@@ -17,10 +17,8 @@ from trainmover.state.script.search.layout import (
     HOOKS,
     LAYERS,
     PROCESS,
-    ROUNDS,
     SAME,
     WITH,
-    WITHIN,
     Layout,
 )
 
@@ -49,12 +47,12 @@ def line_of(
         lines = [(name, source.exchanges) for name, source, _ in sources if source.exchanges]
         if places := [*rebuilt, *lines]:
             return places[0]  # Else a library has done it.
-    if path.startswith((ROUNDS, BEFORE)):
+    if path.startswith(BEFORE):
         loops = [one for layout in layouts for one in layout.rounds]
         begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
         return os.path.basename(file), begun[0] if begun else first
-    if path.startswith((WITHIN, WITH)):
-        stacked = [one for layout in layouts for one in layout.iterators]
+    if path.startswith(WITH):
+        stacked = [one for layout in layouts for one in layout.managers]
         begun = [one.line for one in stacked if path.startswith(one.key.rpartition("\x1f")[2])]
         return os.path.basename(file), begun[0] if begun else first
     path = _NUMBER.sub("", path).removeprefix(SAME)

@@ -60,7 +60,6 @@ from trainmover.state.script.left import Left, Now
 from trainmover.state.script.lines import line_of
 from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.place.alike import go_on_alike, under_way
-from trainmover.state.script.place.stacked import iterator_at
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import (
     Closed,
@@ -71,7 +70,6 @@ from trainmover.state.script.putting import (
     stored,
     to_put,
 )
-from trainmover.state.script.rounds import Unknown
 from trainmover.state.script.search.contents import changes_in_place, handed_on
 from trainmover.state.script.search.frames import Search
 from trainmover.state.script.search.layout import (
@@ -103,6 +101,7 @@ from trainmover.state.script.values import (
     of_kind,
     standing_for,
 )
+from trainmover.state.script.worked_out import Unknown
 from trainmover.torch_internals.modules import buffers_of
 
 LAYOUTS_MAX = 8
@@ -267,8 +266,8 @@ class Variables:
                 others.append(slot.key)
         if layout.rounds:
             self._read_rounds(layout, frames, locals_of, found)
-        if layout.iterators:
-            self._read_iterators(layout, frames, found)
+        if layout.managers:
+            self._read_managers(layout, frames, found)
         if self._sharing.is_shared:
             self._sharing.tell(found, layout.tracked)
         if full:  # The rank may have seen it change.
@@ -342,14 +341,12 @@ class Variables:
             if self._rounds[key] is not NO_VALUE:
                 found[key] = self._rounds[key]
 
-    def _read_iterators(
+    def _read_managers(
         self, layout: Layout, frames: list[FrameType], found: dict[str, Entry]
     ) -> None:
-        """How far they are, where no name tells."""
-        for key, number, level, _, known in layout.iterators:
-            value = iterator_at(frames[number], level, layout.kinds)
-            if known is not None and value is not known:
-                self._outgrown = layout.uses > 1
+        """What they hold, where no name tells."""
+        for key, number, read, _ in layout.managers:
+            value = read(frames[number])
             if value is None:
                 continue
             kind = type(value)
@@ -625,11 +622,6 @@ class Variables:
         return settings_of(self._source, self._begun)
 
     # --- handles ----------------------------------------------------------------------------------
-
-    def held(self) -> list[object]:
-        """The handles that variables are, to be called below the script's frames."""
-        found = [value for _, value, _ in self._values_at(self.frames(sys._getframe(1)))]
-        return [value for value in found if handles.is_one(type(value))]
 
     def give(self, theirs: bytes, own: Mapping[Known, object]) -> None:
         """Where the rank had a handle, store this process's own. To be called below the script's

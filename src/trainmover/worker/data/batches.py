@@ -87,19 +87,15 @@ class Batches:
 
     over     the loader, as the script has it
     samples  how to tell which samples a batch is made of; None: nobody asks
-    shown    what the script has in its place, and iterates over
     known_as  the loop it is of, by a name that is the same in every process; "": of none yet
     hash     of the batch taken last, if there is one: see `watch`
     drawn    batches taken in all passes
-    counts   from where the script counts them; None: it does not
-    number   by which the script gets the batch taken last, if it counts them
     """
 
     def __init__(self, loader: Any, passes: int | None, samples: Samples = None) -> None:
         """Raises UserError for a loader whose batches could not be resumed elsewhere."""
         self._kind = kind_of(loader)
         self.samples = samples or None
-        self.shown: Callable[[], object] = lambda: None
         self.known_as: Callable[[], str] = str
         if samples is True and (reason := why_unknown(loader)):
             raise _unknown_samples(reason)
@@ -131,8 +127,6 @@ class Batches:
         self._stand_in: list[Any] = []
         self.pass_index = 0
         self.batches_taken = self.drawn = 0
-        self.counts: int | None = None
-        self.number: int | None = None
         self.finished = passes is not None and passes <= 0
 
     def watch(
@@ -149,13 +143,6 @@ class Batches:
         """
         self._hashing, self._collectives, self._stored = True, collectives, stored
         self._made_of = made_of
-
-    def given(self, batch: Any) -> Any:
-        """What the script gets with this batch, which was taken last."""
-        if self.counts is None:
-            return batch
-        self.number = self.counts + self.drawn - 1
-        return self.number, batch
 
     def __iter__(self) -> "Batches":
         return self
@@ -340,7 +327,7 @@ class Batches:
         ):
             before["altered"] = values
         if self._made_of is not None:
-            before["made_of"] = [self._passes, self.counts, self._made_of.told(self.over)]
+            before["made_of"] = [self._passes, self._made_of.told(self.over)]
         return before
 
     def _chosen_on(self, owner: object) -> list[str]:
@@ -353,13 +340,10 @@ class Batches:
         held = vars(owner).items()
         return [name for name, one in held if chooses(one) and made_of.number(one) is None]
 
-    def _check_made_of(
-        self, passes: int | None, counts: int | None, told: dict[str, bytes]
-    ) -> None:
+    def _check_made_of(self, passes: int | None, told: dict[str, bytes]) -> None:
         found = [] if self._made_of is None else self._made_of.others(self.over, told)
         others = [f"its {path}" for path in found]
         others += ["the number of passes"] if passes != self._passes else []
-        others += ["where it begins to count"] if counts != self.counts else []
         if others:
             raise StateMismatch(
                 "The data that this loop goes over is another here than on the rank: "

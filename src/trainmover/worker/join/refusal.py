@@ -18,7 +18,6 @@ import torch
 from trainmover.errors import StateMismatch
 from trainmover.graph.nodes import Graph
 from trainmover.ids import Rank, Step
-from trainmover.state.script.between import keeping
 from trainmover.state.script.brief import left_alone, made_of
 from trainmover.state.script.comparison import (
     Apart,
@@ -51,6 +50,7 @@ class Refusal:
     parted   keys of variables that steps store to, and have been another there
     elsewhere  newest record of the rank, if it was in another loop there than the run
     graph    what the rank's script held at its last fetch, once that is known
+    is_trial  the run only tries the way to the rank, without its state
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Refusal:
     ) -> None:
         self.why = ""
         self.graph: Graph | None = None
+        self.is_trial = False
         self._script_graph = script_graph
         self.stood = b""
         self.stood_at: list[int] = []
@@ -65,7 +66,6 @@ class Refusal:
         self.apart: Apart = never_apart
         self.parted: Set[str] = frozenset()
         self.elsewhere: RankRecord | None = None
-        self._looked = -1  # Number of a loop.
         self._counted = set[str]()  # By the step that was passed over last.
         self._theirs: Captured | None = None  # The rank's, at that fetch.
         self._at_fetch = b""
@@ -77,7 +77,6 @@ class Refusal:
     def foresee(self, seen: Sequence[RankRecord]) -> None:
         """Raises StateMismatch if the rank's newest records show that the run could never stand
         where the rank does: better now than when somebody depends on it."""
-        self._look_between()
         self._refuse_casts()
         if seen and seen[-1].uncarried:
             self._raise(
@@ -98,7 +97,6 @@ class Refusal:
         """At the fetch where the rank stood. Raises StateMismatch if a variable of the script is
         another here than there, and cannot be put as it was there: no step must count that is made
         with it."""
-        self._look_between()
         self._refuse_casts()
         is_restored = self._restore()
         self.give_groups(record)
@@ -138,7 +136,7 @@ class Refusal:
         if self.graph is None:
             return False
         frame = sys._getframe(1)
-        notes = self._script_graph.restore(self.graph, frame)
+        notes = self._script_graph.restore(self.graph, frame, has_state=not self.is_trial)
         if notes is None:
             return False
         if not notes:
@@ -257,25 +255,6 @@ class Refusal:
 
     def _own(self) -> bytes:
         return self._variables.capture(full=True)
-
-    def _look_between(self) -> None:
-        """Once for each loop over data: what lies between it and the script stays."""
-        if not self._loops.begun:
-            return
-        main = self._loops.main
-        batches = main.batches()
-        if batches is None or main.number == self._looked:
-            return
-        self._looked = main.number
-        frames = self._variables.frames(sys._getframe(1))
-        if kept := keeping(batches.shown(), frames):
-            self._raise(
-                f"{' and '.join(kept)} around job.batches ({_iterating(frames)}) would give other "
-                f"batches on a machine that takes rank {self._rank}",
-                "It keeps batches, or counts them, and no other machine has what it keeps.",
-                "iterate over job.batches(...) itself, with passes=None for passes without end, "
-                "and leave the loop with `break`",
-            )
 
     def _refuse_casts(self) -> None:
         """Within torch.autocast torch keeps to what it has cast a weight to at its first use, also

@@ -14,6 +14,7 @@ from trainmover.comm import groups
 from trainmover.comm.meet.listed import listed_in, make_missing
 from trainmover.comm.meet.places import places_in_order
 from trainmover.comm.shim import ShimGroup
+from trainmover.graph.kinds.handle import know_handles
 from trainmover.state.script import handles
 from trainmover.state.script.comparison import Apart, Known
 from trainmover.state.script.values import handle_entry, known_as
@@ -26,6 +27,7 @@ _OUTSIDE = int(dist.GroupMember.NON_GROUP_MEMBER)
 def know_groups() -> None:
     """Variables that are process groups are known by the groups' places."""
     handles.learn(ShimGroup, ShimGroup.told)
+    know_handles(ShimGroup, lambda group: group.told()[0], lambda: groups.roster.shown())
 
 
 def stand_with_groups(record: RankRecord) -> None:

@@ -105,6 +105,7 @@ class Takeover:
         """Set out for where the rank was at that record, to see whether the run would come there
         as the rank did. Nothing of it counts."""
         self.shadow.refusal.graph = graph_of(record.graph, self.shadow.lookout.whole)
+        self.shadow.refusal.is_trial = True
         self.journey = journey_to(self.shadow, record)
         self.way = self.journey.way
         self.journey.begin()

@@ -21,7 +21,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     return loss.detach()
 
 
-for index, (x, y) in job.enumerate(job.batches(kit.loader(job), passes=None)):
+for index, (x, y) in enumerate(job.batches(kit.loader(job), passes=None)):
     optimizer.param_groups[0]["lr"] *= 0.97
     loss = train_step(x, y)
     kit.say(job, f"index {index} loss {loss.item():.9g}")

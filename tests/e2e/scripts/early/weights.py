@@ -21,7 +21,7 @@ def train_step(x: Tensor, y: Tensor) -> Tensor:
     return loss.detach()
 
 
-for index, (x, y) in job.enumerate(job.batches(kit.loader(job), passes=None)):
+for index, (x, y) in enumerate(job.batches(kit.loader(job), passes=None)):
     with torch.no_grad():
         model.module[0].weight.mul_(0.99)
     loss = train_step(x, y)

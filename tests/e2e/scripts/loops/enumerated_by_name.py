@@ -1,4 +1,4 @@
-"""One function trains and evaluates: its batches are counted by the job or by Python, and kept in a
+"""One function trains and evaluates: its batches are counted, and kept in a
 variable before they are drawn; the rate follows from the count."""
 
 import kit
@@ -24,7 +24,7 @@ def train_step(x: Tensor, y: Tensor, count: int) -> None:
 
 
 def run(is_training: bool) -> None:
-    batches = job.enumerate(data, start=300) if is_training else enumerate(held_out)
+    batches = enumerate(job.batches(data), start=300) if is_training else enumerate(held_out)
     total = 0.0
     for count, (x, y) in batches:
         if is_training:

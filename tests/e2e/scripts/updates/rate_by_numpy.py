@@ -26,6 +26,6 @@ def train_step(x: Tensor, y: Tensor, number: int) -> Tensor:
 
 
 for _ in job.range(4):
-    for number, (x, y) in job.enumerate(kit.loader(job)):
+    for number, (x, y) in enumerate(job.batches(kit.loader(job))):
         train_step(x, y, number)
     schedule.step()

@@ -17,7 +17,7 @@ _MACHINE_WORDS = re.compile(
 )
 _BY_NAME = frozenset({"setattr", "delattr", "__setattr__", "__delattr__"})
 _EMPTY = frozenset({"float", "int", "list", "dict", "set", "tuple", "deque", "defaultdict"})
-_OURS = frozenset({"batches", "enumerate", "range"})
+_OURS = frozenset({"batches", "range"})
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -69,7 +69,6 @@ class Live:
     own_targets  of them, those of the loop that fetches with this instruction
     collects  a comprehension around holds what it has so far, where nobody sees it
     calls     a function is being called, and it is not `next`: it may hold something too
-    rounds    what the other loops around go through: where that stands in the source
     loops     all loops around: offset of the FOR_ITER, and where it stands what they go through
     call      what is under way, if that is no loop: where it stands
     catches   an exception that comes out of what is under way may be caught here
@@ -84,7 +83,6 @@ class Live:
     own_targets: frozenset[str] = frozenset()
     collects: bool = False
     calls: bool = False
-    rounds: frozenset[Span] = frozenset()
     loops: tuple[tuple[int, Span | None], ...] = ()
     call: Span | None = None
     catches: bool = False
@@ -123,9 +121,9 @@ def live_at(
     in_rounds = flow.stored_by(flow.leading_to(here) & {*reached})
     targets, collects = flow.targets_around(here), flow.collects_around(here)
     call = None if is_for else flow.span(here)
-    rounds, loops = flow.rounds_around(here), flow.loops_around(here)
+    loops = flow.loops_around(here)
     catches = flow.catches(here)
-    found = Live(names, at_end, targets, own, collects, calls, rounds, loops, call)
+    found = Live(names, at_end, targets, own, collects, calls, loops, call)
     return replace(found, catches=catches, by_text=by_text, stored=stored, in_rounds=in_rounds)
 
 
@@ -190,11 +188,6 @@ class Flow:
         """Names in what `for` loops and comprehensions around go through, as `many` in `for _ in
         range(many)`; but not of the loop that fetches with this very instruction."""
         return frozenset(name for head in self._heads(here) for name in self._bounds(head))
-
-    def rounds_around(self, here: int) -> frozenset[Span]:
-        """The same, where it stands in the source."""
-        spans = {span_of(self._iterable(head)[1]) for head in self._heads(here)}
-        return frozenset(one for one in spans if one is not None)
 
     def loops_around(self, here: int) -> tuple[tuple[int, Span | None], ...]:
         """With the one that fetches here."""

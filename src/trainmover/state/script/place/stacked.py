@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The iterators of the loops that a frame is in, and the managers of its `with`s.
+"""The managers of the `with`s that a frame is in, and the iterators of a generator's loops.
 
 They lie on the frame's stack, which Python shows nobody. At which level one lies follows from the
 bytecode. Where a frame has its variables, behind which the stack lies, is looked for once, in a
@@ -42,19 +42,6 @@ _APART = sys.version_info >= (3, 14)
 """Whether a function and what it is called on lie on the stack side by side. Its entries are marked
 then: in bits that no address has."""
 Reader = Callable[[FrameType], Any]
-
-
-def iterator_at(frame: FrameType, level: int | Reader, kinds: Set[int]) -> Any:
-    """Of a loop whose body this frame runs, or which fetches there; None if it is of another kind.
-
-    level: of `levels`; or who reads what lies there. kinds: ids of types
-    """
-    if not isinstance(level, int):
-        return level(frame)
-    address = address_at(frame, level)
-    if not address or address % _WORD.size or _word(address + _KIND) not in kinds:
-        return None
-    return ctypes.cast(address, ctypes.py_object).value
 
 
 def owner_at(frame: FrameType, level: int) -> Any:

@@ -25,8 +25,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainmover.loops.place import collector_in
+from trainmover.loops.rewrite import is_of_loops
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.script import rounds
 from trainmover.state.script.code.grammar import is_special
 from trainmover.state.script.code.scopes import MODULE, Scope, Source
 from trainmover.state.script.code.source import scope_of, source_of
@@ -41,7 +42,7 @@ from trainmover.state.script.place.managers import (
     stored_by_begin,
 )
 from trainmover.state.script.place.operands import read_before
-from trainmover.state.script.place.stacked import Reader, iterator_at, levels
+from trainmover.state.script.place.stacked import Reader
 from trainmover.state.script.place.summed import summed
 from trainmover.state.script.place.swallowing import UNKNOWN, Makers, quiet_in
 from trainmover.state.script.place.withs import around, made_by
@@ -60,9 +61,7 @@ from trainmover.state.script.search.layout import (
     BEFORE,
     HOOKS,
     LAYERS,
-    ROUNDS,
     WITH,
-    WITHIN,
     Layout,
     Slot,
     Stacked,
@@ -80,6 +79,7 @@ from trainmover.state.script.things.things import First, Places, Things
 from trainmover.state.script.things.untracked import Untracked
 from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import entry_of
+from trainmover.state.script.worked_out import worked_out
 from trainmover.torch_internals.modules import global_hooks
 
 _OURS = __name__.partition(".")[0]
@@ -278,6 +278,8 @@ class Search:
 
     def _is_left_out(self, name: str, scope: Scope, values: Mapping[str, Any]) -> bool:
         """Names of Python's own; what is tracked as a value; and what tells the time."""
+        if is_of_loops(name):
+            return True
         if name[0] in "_." and (name[0] == "." or (is_special(name) and name not in scope.lines)):
             return True
         if (id(values), name) in self._kept:
@@ -313,7 +315,8 @@ class Search:
         """
         code, slots = frame.f_code, list[Slot]()
         scope, number = scope_of(code), len(self._layout.frames)
-        collects = live.collects or (live.calls and feeds)
+        is_seen = live.collects and collector_in(frame) is not None
+        collects = (live.collects and not is_seen) or (live.calls and feeds)
         self._inside.at = self._at_of(code)
         held, shared = None, {*code.co_cellvars, *code.co_freevars}
         if values is frame.f_globals:
@@ -352,15 +355,11 @@ class Search:
         alive = names | targets | at_end | shared | scope.clocks | kept
         below = _named_below(code) if code.co_name == "<module>" else frozenset[str]()
         self._layout.dead.append(live.stored - alive - below)
-        for one in rounds.at(code.co_filename, live.rounds):
-            slot = self._inside.slot(f"{ROUNDS}{ast.unparse(one)}", None, "", None)
-            self._layout.rounds.append((number, slot.key, one, rounds.gone_through))
-        self._iterators(frame, live, number)
         self._managers(frame, values, number)
         for read in read_before(code.co_filename, live.call):
             if not self._tells(read, scope):
                 slot = self._inside.slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
-                self._layout.rounds.append((number, slot.key, read, rounds.worked_out))
+                self._layout.rounds.append((number, slot.key, read, worked_out))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
 
@@ -393,24 +392,6 @@ class Search:
                 self._layout.roots.append((number, name, value))
             self._inside.go_into(value, name, 0)
 
-    def _iterators(self, frame: FrameType, live: Live, number: int) -> None:
-        """Of the loops around the fetch, and of one that fetches and draws from others too."""
-        code = frame.f_code
-        level_of = levels(code) if live.loops else {}
-        for offset, span in live.loops:
-            level = level_of.get(offset)
-            value = None if level is None else iterator_at(frame, level, self._layout.kinds)
-            if level is None or value is None or not self._is_followed(value):
-                continue
-            over = next(rounds.at(code.co_filename, {span}), None) if span else None
-            path = f"{WITHIN}{ast.unparse(over) if over else 'a loop'}"
-            key = self._inside.slot(path, None, "", None).key
-            line, before = over.lineno if over else code.co_firstlineno, self._inside.slots_left
-            for place, one in enumerate(self._own_in(value, 0)):
-                self._inside.go_into(one, f"{path}[{place}]" if place else path, 0)
-            known = None if self._inside.slots_left == before else value
-            self._layout.iterators.append(Stacked(key, number, level, line, known))
-
     def _managers(self, frame: FrameType, values: Mapping[str, Any], number: int) -> None:
         """Of the `with`s around the fetch, but for those of which it is known that they are none of
         the script's own."""
@@ -441,7 +422,7 @@ class Search:
         if self._shows_tracked(state(frame), 0):
             self._layout.tracked.append(key)
         line = line or frame.f_code.co_firstlineno
-        self._layout.iterators.append(Stacked(key, number, state, line, None))
+        self._layout.managers.append(Stacked(key, number, state, line))
 
     def _shows_tracked(self, value: Any, depth: int) -> bool:
         """Whether tensors of tracked state are in it."""

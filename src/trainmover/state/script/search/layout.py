@@ -21,9 +21,8 @@ from trainmover.state.script.values import NO_VALUE, Entry, Holding, Itself
 ABSENT: Any = object()
 NEVER: Any = object()
 NO_TYPES: frozenset[type] = frozenset()
-ROUNDS, WITHIN, BEFORE = "rounds over ", "the place in ", "before the fetch: "
-"""In the place of a name, of a loop, of its iterator, and of what the statement that fetches has
-read by then."""
+BEFORE = "before the fetch: "
+"""In the place of a name: what the statement that fetches has read by then."""
 WITH = "with "
 """The same of the manager of a statement around the fetch."""
 SAME = "the object of "
@@ -96,7 +95,7 @@ class Layout:
     in_steps  slots of what steps store to, once that was asked for
     rounds    of what loops around the fetch go through, and of what the statement that fetches has
               read before: in which frame, the key, the expression, and who works it out
-    iterators  of the loops around the fetch, and managers of the `with`s: see `Stacked`
+    managers   of the `with`s around the fetch: see `Stacked`
     kinds     ids of the types that these may be of
     sizes     of the dicts and lists that it looked through; `lengths` asks all at once
     """
@@ -121,7 +120,7 @@ class Layout:
     carried: list[Slot] = field(default_factory=list)
     in_steps: list[Slot] | None = None
     rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
-    iterators: list["Stacked"] = field(default_factory=list)
+    managers: list["Stacked"] = field(default_factory=list)
     kinds: Set[int] = frozenset()
     uses: int = 0
 
@@ -133,18 +132,16 @@ class Layout:
 
 
 class Stacked(NamedTuple):
-    """The iterator of a loop, or the manager of a `with`.
+    """The manager of a `with`.
 
-    frame  in which it lies on the stack, and `level` there, or who reads it
-    line   where the loop, or the statement, begins
-    known  the very one, if variables were found in it
+    frame  in which it lies on the stack; `read` returns what it holds
+    line   where the statement begins
     """
 
     key: str
     frame: int
-    level: int | Reader
+    read: Reader
     line: int
-    known: object
 
 
 def now_in(slot: Slot) -> Any:

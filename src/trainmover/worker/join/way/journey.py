@@ -239,7 +239,7 @@ class Journey:
 
     def _made_up(self, batches: Batches) -> Any:
         batch = batches.stand_in()
-        self._member.variables.gave(batches.given(batch))
+        self._member.variables.gave(batch)
         return batch
 
     def _resume_loop(self, batches: Batches) -> Any:

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the loops around a fetch go through, worked out from what the script's names stand for.
+"""Expressions of a script, worked out from what its names stand for.
 
-Nobody can read the iterator of `for _ in range(scale.many)`, which was made as the loop began, and
-another machine's was made of what was there. What is put there later, into `scale` or into a name,
-it never sees. So the expression is worked out again: from constants, names, attributes and entries
-of plain containers, with what the job itself says and a few functions of Python's that only
-calculate. None of the script's code is run for it: what would need that (a function or a property
-of its own) is not known.
+Nobody can read what `mean = 0.9 * mean + step(*next(batches))` has read before it fetches.
+So the expression is worked out again: from constants, names, attributes and entries of plain
+containers, with what the job itself says and a few functions of Python's that only calculate. None
+of the script's code is run for it: what would need that (a function or a property of its own) is
+not known.
 """
 
 import ast
 import operator
 from collections import ChainMap, deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping
 from types import MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
 
-from trainmover.state.script.code.source import source_of
-from trainmover.state.script.code.syntax import walk
-from trainmover.state.script.place.withs import Span
 from trainmover.state.script.things.held import held_by
 from trainmover.state.script.things.libraries import module_of
 
@@ -52,27 +48,6 @@ class Unknown(Exception):
     """Only the script's own code could tell."""
 
 
-def at(path: str, spans: Set[Span]) -> Iterator[ast.expr]:
-    """The expressions there."""
-    source = source_of(path) if spans else None
-    every = walk(source.tree) if source is not None and source.tree is not None else ()
-    for node in every:
-        if isinstance(node, ast.expr | ast.For | ast.AsyncFor) and _span_of(node) in spans:
-            yield _iterable_of(node)
-
-
-def _iterable_of(node: ast.expr | ast.For | ast.AsyncFor) -> ast.expr:
-    """Python 3.11 has a loop as the place where its iterator is made, and all versions a
-    comprehension."""
-    match node:
-        case ast.For(iter=iterable) | ast.AsyncFor(iter=iterable):
-            return iterable
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            return node.generators[0].iter
-    assert isinstance(node, ast.expr)
-    return node
-
-
 def worked_out(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> Any:
     """names: of the frame. top: of its file; both are only read. Raises Unknown.
 
@@ -84,47 +59,6 @@ def worked_out(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> An
         return _value(node, ChainMap(names, top))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise Unknown from error
-
-
-def gone_through(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> Any:
-    """By a loop over this; as `worked_out`. Where nobody can work it out, as in `zip(range(many),
-    words)`, what is known of that which it is made of.
-
-    Raises Unknown also for a name whose content can be put: the loop sees that.
-
-    >>> gone_through(ast.parse("zip(range(many), words)", mode="eval").body, {"many": 3}, {})
-    [None, range(0, 3), None]
-    """
-    try:
-        value = worked_out(node, names, top)
-        return _plain(value, _FIXED) if isinstance(node, ast.Name) else value
-    except Unknown:
-        parts = [_part(one, names, top) for one in _made_of(node)]
-        if parts.count(None) == len(parts):
-            raise
-        return parts
-
-
-def _made_of(node: ast.expr) -> list[ast.expr]:
-    """A name's value is all there is of it."""
-    parts = [
-        one.value if isinstance(one, ast.keyword) else one for one in ast.iter_child_nodes(node)
-    ]
-    return [one for one in parts if isinstance(one, ast.expr)]
-
-
-def _part(node: ast.expr, names: dict[str, Any], top: dict[str, Any]) -> Any:
-    """None: not known."""
-    try:
-        if isinstance(node, ast.Name):
-            return _plain(worked_out(node, names, top), _FIXED + _NUMBERS)
-        return _plain(gone_through(node, names, top), (*_FIXED, *_NUMBERS, list))
-    except Unknown:
-        return None
-
-
-def _span_of(node: ast.expr | ast.stmt) -> Span:
-    return node.lineno, node.end_lineno or 0, node.col_offset, node.end_col_offset or 0
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
