@@ -87,6 +87,11 @@ class ByDeviceSession:
     def is_empty(self) -> bool:
         return self.device.is_empty()
 
+    @property
+    def completed(self) -> int:
+        """See `ending.Ends`."""
+        return self.device.completed
+
     def trouble(self) -> str:
         return self.device.trouble()
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 from trainmover.comm.calls.watch import Watch
 from trainmover.comm.failures import ConnectionEnded, DeviceLost
+from trainmover.comm.progress import Stall
 
 if TYPE_CHECKING:
     from trainmover.comm.by_device import ByDeviceSession
-
-EMPTY_S = 10.0
-"""A stream that is not empty so long after its communicators were ended never will be."""
 
 _LOOK_AGAIN_S = 0.00005
 
@@ -40,11 +38,11 @@ def come_through(
 
 def await_empty(watches: Sequence[Watch]) -> None:
     """See `Groups.await_empty_device`."""
-    deadline = time.monotonic() + EMPTY_S
-    for watch in watches:
-        session = _session(watch)
+    sessions = [_session(watch) for watch in watches]
+    stall = Stall(lambda: sum(session.completed for session in sessions))
+    for session in sessions:
         while not _asked(session.is_empty):
-            if time.monotonic() >= deadline:
+            if stall.is_over():
                 raise DeviceLost(f"what group {session.device.name} has begun does not end there")
             time.sleep(_LOOK_AGAIN_S)
 

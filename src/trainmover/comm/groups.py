@@ -47,6 +47,7 @@ from trainmover.comm.member import Member
 from trainmover.comm.objects import Objects
 from trainmover.comm.positions import positions, received, waits
 from trainmover.comm.private import PrivateGroup
+from trainmover.comm.progress import pace
 from trainmover.comm.roster import Roster, in_words
 from trainmover.comm.shim import ShimGroup
 from trainmover.comm.solo import SoloCommunicator
@@ -386,6 +387,11 @@ class Groups:
         member.watch = Watch(session, self, seat=member.seat, private=member.private)
         return old
 
+    def begin_step(self) -> int:
+        """A step of the script begins; see `Roster.begin_step`."""
+        pace.start_step()
+        return self.roster.begin_step()
+
     # The end of an epoch.
 
     def absorb(self, watch: Watch, error: BaseException) -> bool:
@@ -415,10 +421,13 @@ class Groups:
         if not self.on_device:
             return True
         try:
-            return device_end.come_through(self._on_device(), self.absorb, tainted)
+            come = device_end.come_through(self._on_device(), self.absorb, tainted)
         except DeviceLost as lost:
             self.device_lost(lost)
             raise
+        if come:
+            pace.finish_step()
+        return come
 
     def await_empty_device(self) -> None:
         """Until nothing that was begun on a device can still write anywhere. Raises DeviceLost."""
@@ -482,6 +491,7 @@ class Groups:
             inside = self._inside
             if report and self.on_broken is not None:
                 self.on_broken(why)
+        pace.discard_step()
         if inside is not None:
             inside.give_up()
         self._coming.discard(0, self.epoch)

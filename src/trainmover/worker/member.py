@@ -258,7 +258,7 @@ class Member:
         self.deposit.begin_step(
             step, args, kwargs, small=before.small, variables=self.variables.capture_at_step
         )
-        groups_made = groups.roster.begin_step()
+        groups_made = groups.begin_step()
         self.updates.begin_step()
         while True:
             try:

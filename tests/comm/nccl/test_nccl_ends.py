@@ -17,7 +17,7 @@ import torch.distributed as dist
 from comm_ranks import Ranks, join_live, meet
 from fake_nccl import set_faults
 
-from trainmover.comm import device_end
+from trainmover.comm import device_end, progress
 from trainmover.comm.groups import groups
 from trainmover.comm.nccl import ending
 from trainmover.comm.nccl.device import own_device
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 PATIENT_S = 30.0
-"""A deadline that a busy machine does not miss."""
+"""Silence of a device that no busy machine comes to."""
 
 
 def device() -> Any:
@@ -39,7 +39,7 @@ def device() -> Any:
 def one_is_killed(rank: int, ranks: Ranks, version: int) -> Any:
     """Rank 2 dies in the middle of calls; the others are told, and go on with a newcomer."""
     set_faults(version=version)
-    ending.DEADLINE_S = PATIENT_S
+    progress.QUIET_S = PATIENT_S
     store = join_live(rank, ranks)
     pair = dist.new_group([0, 1])
     tensor = torch.ones(100_000)
@@ -59,7 +59,7 @@ def one_is_killed(rank: int, ranks: Ranks, version: int) -> Any:
     drained_s = time.monotonic() - began
     groups.await_empty_device()
     groups.switchover(2, ranks.connect())
-    return [*go_on(), drained_s < ending.DEADLINE_S, sizes.tolist(), ending.endings.leaked]
+    return [*go_on(), drained_s < progress.QUIET_S, sizes.tolist(), ending.endings.leaked]
 
 
 def go_on() -> list[Any]:
@@ -104,10 +104,10 @@ def abort_one_by_one() -> None:
 
 def stuck_behind_each_other(rank: int, ranks: Ranks, planted: bool) -> int:
     """A group's kernel stands behind another group's, and neither can end by itself."""
-    ending.DEADLINE_S = PATIENT_S
+    progress.QUIET_S = PATIENT_S
     if planted:
         abort_one_by_one()
-        ending.DEADLINE_S = 1.0
+        progress.QUIET_S = 1.0
     store = join_live(rank, ranks)
     other = dist.new_group()
     dist.all_reduce(torch.ones(1))
@@ -136,8 +136,7 @@ def test_communicators_are_ended_together(ranks: Ranks, planted: bool) -> None:
 
 def deaf_kernels(rank: int, ranks: Ranks) -> Any:
     """Kernels that do not hear the abort: nobody waits for ever, and it is counted."""
-    ending.DEADLINE_S = 0.3
-    device_end.EMPTY_S = 0.5
+    progress.QUIET_S = 0.3
     store = join_live(rank, ranks)
     dist.all_reduce(torch.ones(1))
     meet(rank, ranks, store)
@@ -158,6 +157,43 @@ def test_a_deaf_kernel_is_leaked_and_told(ranks: Ranks) -> None:
     for rank in range(3):
         ranks.start(str(rank), deaf_kernels, rank, ranks)
     assert [ranks.result(str(rank)) for rank in range(2)] == [(1, 1)] * 2
+
+
+def works_through_its_queue(rank: int, ranks: Ranks, planted: bool) -> Any:
+    """A peer dies while many seconds of work are queued, kernels with collectives between them."""
+    os.environ["FAKE_NCCL_WAIT"] = "late"
+    progress.QUIET_S = 2.0
+    if planted:  # A deadline from the beginning, whatever the device completes.
+        progress.Stall.is_over = stalls_by_the_clock  # type: ignore[method-assign]
+    store = join_live(rank, ranks)
+    told: list[str] = []
+    groups.on_device_lost = told.append
+    dist.all_reduce(torch.ones(1))
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    for _ in range(50):
+        device().compute(100_000)
+        dist.all_reduce(torch.ones(10))
+    groups.drain("told")
+    with contextlib.suppress(Exception):
+        groups.await_empty_device()
+    world: Any = dist.group.WORLD
+    world.member.communicator.session.device.ended.wait()
+    return ending.endings.leaked, len(told), device().caller_is_empty()
+
+
+def stalls_by_the_clock(stall: progress.Stall) -> bool:
+    return time.monotonic() - stall._since >= progress.QUIET_S
+
+
+@pytest.mark.parametrize(("planted", "wanted"), [(False, (0, 0, True)), (True, (1, 1, False))])
+def test_a_device_with_a_long_queue_is_waited_for(
+    ranks: Ranks, planted: bool, wanted: tuple[int, int, bool]
+) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), works_through_its_queue, rank, ranks, planted)
+    assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
 
 
 def believed(rank: int, ranks: Ranks, planted: str) -> Any:

@@ -13,6 +13,7 @@ import torch
 from comm_ranks import Ranks
 from fake_nccl import set_faults
 
+from trainmover.comm import progress
 from trainmover.comm.nccl import ending
 from trainmover.comm.nccl import pair as pairs
 from trainmover.comm.nccl.device import own_device
@@ -70,7 +71,7 @@ def test_tensors_arrive_as_they_were_as_often_as_wanted(ranks: Ranks) -> None:
 def is_left_alone(rank: int, ranks: Ranks, faults: dict[str, int]) -> Any:
     """Rank 0 dies before it sends anything."""
     set_faults(**faults)
-    ending.DEADLINE_S = 1.0
+    progress.QUIET_S = 1.0
     pair = connected(rank, ranks)
     if rank == 0:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How communicators end: all of a process together, in a thread, within a deadline.
+"""How communicators end: all of a process together, in a thread, while the device makes progress.
 
 A kernel that waits for a seat that is gone spins until its communicator's abort flag is set, and it
 may stand before another group's kernel, which then cannot end either. Who ended one communicator
@@ -9,8 +9,9 @@ set before anything is waited for: one ncclGroup of all.
     abort   revoked where libnccl can: its kernels end, its memory stays. Else aborted: that frees
     it free    nobody uses it any more
 
-Whatever the library does not end within the deadline is *leaked*: counted, never touched again. Who
-waits for such a call is let go, and told so.
+The library returns once the kernels that were queued before have run, which may take long. What it
+does not end while the device completes no call any more (`comm.progress`) is *leaked*: counted,
+never touched again. Who waits for such a call is let go, and told so.
 """
 
 import threading
@@ -20,18 +21,21 @@ from typing import Protocol
 
 from trainmover.comm.calls.threads import in_background
 from trainmover.comm.nccl.library import Library, NcclError
+from trainmover.comm.progress import Stall
 
-DEADLINE_S = 3.0
 _LOCK_S = 0.05
+_LOCK_TO_FREE_S = 1.0
+_LOOK_AGAIN_S = 0.05
 
 
 class Ends(Protocol):
     """What there is to know of a communicator in order to end it.
 
-    calling  held by who is inside a call of it
-    ended    its kernels have ended, or it is leaked
-    freed    so is its memory, or it is leaked
-    lost     it is leaked
+    calling    held by who is inside a call of it
+    ended      its kernels have ended, or it is leaked
+    freed      so is its memory, or it is leaked
+    lost       it is leaked
+    completed  calls that the device has completed
     """
 
     comm: int
@@ -39,6 +43,9 @@ class Ends(Protocol):
     ended: threading.Event
     freed: threading.Event
     lost: bool
+
+    @property
+    def completed(self) -> int: ...
 
 
 class Endings:
@@ -84,42 +91,45 @@ class Endings:
         in_background("nccl-ending", lambda: self._end_in_time(ones, frees=frees))
 
     def _end_in_time(self, ones: list[Ends], *, frees: bool) -> None:
-        over = threading.Event()
-
-        def end() -> None:
-            self._end(ones, frees=frees)
-            over.set()
-
-        in_background("nccl-abort", end)
-        if not over.wait(DEADLINE_S):
-            self._leak([one for one in ones if not (one.freed if frees else one.ended).is_set()])
+        stall = Stall(lambda: sum(one.completed for one in ones))
+        in_background("nccl-abort", lambda: self._end(ones, frees=frees))
+        while left := _left(ones, frees=frees):
+            if stall.is_over():
+                self._leak(left)
+            (left[0].freed if frees else left[0].ended).wait(_LOOK_AGAIN_S)
 
     def _end(self, ones: Sequence[Ends], *, frees: bool) -> None:
+        """Whoever is inside a call may be stuck in it: revoking lets it out, freeing would be under
+        it, so that waits until it has left."""
+        revokes = self._library.revokes and not frees
+        patience_s = _LOCK_S if self._library.revokes else _LOCK_TO_FREE_S
+        while left := _left(ones, frees=frees):
+            held = [one for one in left if one.calling.acquire(timeout=patience_s)]
+            try:
+                self._end_as_one(left if revokes else held, frees=frees)
+            finally:
+                for one in held:
+                    one.calling.release()
+
+    def _end_as_one(self, ones: Sequence[Ends], *, frees: bool) -> None:
+        if not ones:
+            return
         library = self._library
-        left = [one for one in ones if not (one.freed if frees else one.ended).is_set()]
-        patience_s = _LOCK_S if library.revokes else DEADLINE_S / 3
-        held = [one for one in left if one.calling.acquire(timeout=patience_s)]
-        # Who is inside a call may be stuck in it: revoking lets him out, freeing would be under
-        # him.
-        able = left if library.revokes and not frees else held
         try:
             library.group_start()
-            for one in able:
+            for one in ones:
                 if library.comm_revoke is not None and not frees:
                     library.comm_revoke(one.comm, 0)
                 else:
                     library.comm_abort(one.comm)
             library.group_end()
         except NcclError:
-            self._leak(able)
-        else:
-            for one in able:
-                one.ended.set()
-                if frees or not library.revokes:
-                    one.freed.set()
-        finally:
-            for one in held:
-                one.calling.release()
+            self._leak(ones)
+            return
+        for one in ones:
+            one.ended.set()
+            if frees or not library.revokes:
+                one.freed.set()
 
     def _leak(self, ones: Sequence[Ends]) -> None:
         with self._lock:
@@ -128,6 +138,10 @@ class Endings:
             one.lost = True
             one.ended.set()
             one.freed.set()
+
+
+def _left(ones: Sequence[Ends], *, frees: bool) -> list[Ends]:
+    return [one for one in ones if not (one.freed if frees else one.ended).is_set()]
 
 
 endings = Endings()

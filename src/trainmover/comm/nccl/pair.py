@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from torch import Tensor
 
 from trainmover.comm.nccl.device import Device
-from trainmover.comm.nccl.ending import DEADLINE_S, endings
+from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.init import Init, own_card
 from trainmover.comm.nccl.library import UINT8, Library, NcclError, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
@@ -34,6 +34,7 @@ class Pair:
         self.calling = threading.Lock()
         self.ended, self.freed = threading.Event(), threading.Event()
         self.lost = False
+        self.completed = 0
         self._library, self._device = given, device
         self._stream = device.stream()
         self._other = 1 - seat
@@ -64,6 +65,7 @@ class Pair:
             under_way = [(self._begin(call, batch), batch) for batch in _batches(tensors)]
             for event, batch in under_way:
                 self._await(event, over)
+                self.completed += 1
                 yield sum(tensor.nbytes for tensor in batch)
         except BaseException as error:  # Also whoever receives and wants no more.
             self.close()
@@ -99,7 +101,7 @@ class Pair:
         if not self._closed:
             self._closed = True
             endings.free(self._library, [self])
-        self.freed.wait(2 * DEADLINE_S)
+        self.freed.wait()
 
 
 class Pairing:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -19,14 +19,14 @@ from trainmover.comm.meet.meeting import Meeting
 from trainmover.comm.nccl.calls import CALLS
 from trainmover.comm.nccl.connecting import check_same, prove
 from trainmover.comm.nccl.device import Device
-from trainmover.comm.nccl.ending import DEADLINE_S, endings
+from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.library import Library
 from trainmover.comm.nccl.stage import Stage
 from trainmover.comm.nccl.work import Flight, NcclWork
+from trainmover.comm.progress import Stall
 from trainmover.errors import PeerLost, UserError
 
 _LOOK_AGAIN_S = 0.0002
-_LATEST_FREE_S = 2 * DEADLINE_S
 
 
 class NcclSession:
@@ -68,7 +68,8 @@ class NcclSession:
         self.over_text = ""
         self._meeting = meeting
         self._proof = proof
-        self._begun = 0
+        self._begun = self._swept = 0
+        self._sweeping = threading.Lock()
         self._flights: deque[Flight] = deque()
         self._coalesced = threading.local()
         self._absorb: Callable[[BaseException], bool] | None = None
@@ -175,9 +176,19 @@ class NcclSession:
             stage.told()
 
     def _sweep(self) -> None:
-        flights = self._flights
-        while flights and self.device.has_come(flights[0].event):
-            flights.popleft()
+        """Forget calls that the device has completed. Raises RuntimeError if that is lost."""
+        with self._sweeping:
+            flights = self._flights
+            while flights and self.device.has_come(flights[0].event):
+                flights.popleft()
+                self._swept += 1
+
+    @property
+    def completed(self) -> int:
+        """Calls that the device has completed. A lost device completes no more."""
+        with suppress(RuntimeError):
+            self._sweep()
+        return self._swept
 
     def scratch(self) -> Tensor:
         """An element to say that one is there."""
@@ -197,9 +208,8 @@ class NcclSession:
         except (Drained, PeerLost) as error:
             raise ConnectionEnded(f"{error}: connection closed") from error
         endings.free(self.library, self.before)
-        deadline = time.monotonic() + _LATEST_FREE_S
         for old in self.before:
-            old.freed.wait(max(0.0, deadline - time.monotonic()))
+            old.freed.wait()
         self.before = []
         found = prove(self)
         check_same(self.name, self._proof[0] if self._proof else "", found)
@@ -227,11 +237,11 @@ class NcclSession:
 
     def leave(self) -> None:
         """Wait until what was begun has come through, or has ended."""
-        deadline = time.monotonic() + _LATEST_FREE_S
-        while self.unfinished and time.monotonic() < deadline:
+        stall = Stall(lambda: self.completed)
+        while self.unfinished and not stall.is_over():
             time.sleep(_LOOK_AGAIN_S)
         if self.over:
-            self.ended.wait(_LATEST_FREE_S)
+            self.ended.wait()
 
     # --- how it ends ------------------------------------------------------------------------------
 
@@ -291,8 +301,8 @@ class NcclSession:
 
     def come_through(self) -> bool:
         """Whether all that was begun is done on the device. Raises RuntimeError if that is lost."""
-        flights = self._flights
-        return not flights or self.device.has_come(flights[-1].event)
+        self._sweep()
+        return not self._flights
 
     def is_empty(self) -> bool:
         """Whether neither our stream nor the script's holds anything. Raises as `come_through`."""
