@@ -48,7 +48,7 @@ class StandIn:
             "fakeEventDestroy": [pointer],
             "fakeStreamWaitEvent": [pointer, pointer],
             "fakeStreamQuery": [pointer],
-            "fakeStreamSynchronize": [pointer, number],
+            "fakeDeviceSynchronize": [number],
             "fakeCompute": [pointer, number],
             "fakeCopy": [pointer, pointer, ctypes.c_size_t, pointer],
             "fakeSet": [ctypes.c_char_p, number],
@@ -120,19 +120,19 @@ class StandIn:
     def records(self) -> bool:
         return bool(self.dll.fakeGet(b"capturing"))
 
-    def caller_is_empty(self) -> bool:
-        return self._checked(self.dll.fakeStreamQuery(self.caller))
+    def synchronize(self) -> None:
+        while not self._checked(self.dll.fakeDeviceSynchronize(_SLICE_US)):
+            pass
 
     # What tests and scripts ask.
 
-    def synchronize(self) -> None:
-        """Until all that the caller's stream was given is done."""
-        while not self._checked(self.dll.fakeStreamSynchronize(self.caller, _SLICE_US)):
-            pass
+    def is_empty(self, stream: int) -> bool:
+        """Whether all that the stream was given is done."""
+        return self._checked(self.dll.fakeStreamQuery(stream))
 
-    def compute(self, us: int) -> None:
-        """A kernel of the script that takes so long."""
-        self.dll.fakeCompute(self.caller, us)
+    def compute(self, us: int, stream: int | None = None) -> None:
+        """A kernel of the script that takes so long, on the caller's stream or another one."""
+        self.dll.fakeCompute(self.caller if stream is None else stream, us)
 
     def set(self, fault: str, value: int) -> None:
         """See faults.hpp."""

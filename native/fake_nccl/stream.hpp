@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace fake {
 
@@ -22,6 +23,14 @@ class Stream {
 public:
     Stream() {
         std::thread([this] { serve(); }).detach();
+        std::lock_guard lock(made_mutex);
+        made.push_back(this);
+    }
+
+    /// Those of this process so far.
+    static std::vector<Stream*> all() {
+        std::lock_guard lock(made_mutex);
+        return made;
     }
 
     void push(Job job) {
@@ -61,6 +70,9 @@ private:
             changed_.notify_all();
         }
     }
+
+    static inline std::mutex made_mutex;
+    static inline auto& made = *new std::vector<Stream*>;
 
     std::mutex mutex_;
     std::condition_variable changed_;

@@ -84,8 +84,14 @@ class ByDeviceSession:
     def come_through(self) -> bool:
         return self.device.come_through()
 
-    def is_empty(self) -> bool:
-        return self.device.is_empty()
+    @property
+    def lost(self) -> bool:
+        """See `ending.Ends`."""
+        return self.device.lost
+
+    def synchronize(self) -> None:
+        """See `Device`."""
+        self.device.device.synchronize()
 
     @property
     def completed(self) -> int:

@@ -2,10 +2,12 @@
 """When what was begun on a device has ended there: asked before anything is believed or put
 back."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from trainmover.comm.calls.threads import in_background
 from trainmover.comm.calls.watch import Watch
 from trainmover.comm.failures import ConnectionEnded, DeviceLost
 from trainmover.comm.progress import Stall
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from trainmover.comm.by_device import ByDeviceSession
 
 _LOOK_AGAIN_S = 0.00005
+_LOOK_AT_PROGRESS_S = 0.05
 
 
 def come_through(
@@ -37,14 +40,29 @@ def come_through(
 
 
 def await_empty(watches: Sequence[Watch]) -> None:
-    """See `Groups.await_empty_device`."""
+    """See `Groups.await_empty_device`. Waits for the whole device: the script may have streams of
+    its own, and a step that is broken off has not joined them."""
     sessions = [_session(watch) for watch in watches]
     stall = Stall(lambda: sum(session.completed for session in sessions))
+    done, errors = threading.Event(), list[RuntimeError]()
+
+    def synchronize() -> None:
+        try:
+            for session in sessions:
+                session.synchronize()
+        except RuntimeError as error:
+            errors.append(error)
+        done.set()
+
+    in_background("device-empty", synchronize)
+    while not done.wait(_LOOK_AT_PROGRESS_S):
+        if stall.is_over() or any(session.lost for session in sessions):
+            raise DeviceLost("the device does not complete what it was given")
+    for error in errors:
+        raise DeviceLost(str(error).split("\n")[0]) from error
     for session in sessions:
-        while not _asked(session.is_empty):
-            if stall.is_over():
-                raise DeviceLost(f"what group {session.device.name} has begun does not end there")
-            time.sleep(_LOOK_AGAIN_S)
+        if session.lost:
+            raise DeviceLost("a communicator of the device could not be ended")
 
 
 def _session(watch: Watch) -> "ByDeviceSession":

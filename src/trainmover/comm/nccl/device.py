@@ -69,8 +69,9 @@ class Device(Protocol):
     def records(self) -> bool:
         """Whether the caller's kernels are being captured for a graph, and not run."""
 
-    def caller_is_empty(self) -> bool:
-        """Whether all that the script has given the device is done. Raises as `has_come`."""
+    def synchronize(self) -> None:
+        """Block until all that this process has given the device is done, on every stream. Raises
+        as `has_come`."""
 
 
 class CudaDevice:
@@ -124,8 +125,8 @@ class CudaDevice:
     def records(self) -> bool:
         return bool(torch.cuda.is_current_stream_capturing())
 
-    def caller_is_empty(self) -> bool:
-        return bool(torch.cuda.current_stream(self.device).query())
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.device)
 
 
 def own_device(asked: torch.device | None, local_rank: int) -> Device:

@@ -304,12 +304,6 @@ class NcclSession:
         self._sweep()
         return not self._flights
 
-    def is_empty(self) -> bool:
-        """Whether neither our stream nor the script's holds anything. Raises as `come_through`."""
-        if self.lost:
-            raise RuntimeError(f"the communicator of group {self.name} could not be ended")
-        return self.come_through() and self.device.caller_is_empty()
-
     def backend(self, device: Any) -> Any:
         return None
 

@@ -40,7 +40,7 @@ class Flight:
 
 @answers_as_work
 class NcclWork(Work):
-    """A call that may still run."""
+    """A call that may still run. outputs: the caller's tensors that it fills."""
 
     _future: "torch.futures.Future[Any] | None" = None
     _error: Exception | None = None
