@@ -59,6 +59,7 @@ class StandIn:
         self._job = ctypes.CFUNCTYPE(None)
         dll.fakeRun.argtypes = [pointer, self._job]
         self._jobs: dict[int, tuple[deque[Callable[[], None]], Any]] = {}
+        self._freed: deque[tuple[_Event, Any]] = deque()
         self.caller = dll.fakeStreamCreate()
 
     # What the seam asks.
@@ -87,12 +88,19 @@ class StandIn:
     def has_come(self, event: _Event) -> bool:
         return self._checked(self.dll.fakeEventQuery(event.handle))
 
-    def hold_caller(self, event: _Event, over: Callable[[], bool]) -> None:
+    def hold_caller(self, event: _Event, keep: Any, over: Callable[[], bool]) -> None:
         if self.late:
             self.dll.fakeStreamWaitEvent(self.caller, event.handle)
-            return
-        while not self._come_within_slice(event) and not over():
-            pass
+        else:
+            while not self._come_within_slice(event) and not over():
+                pass
+        self._free_behind(event, keep)
+
+    def _free_behind(self, event: _Event, keep: Any) -> None:
+        """The host's allocator would give freed memory to anybody at once."""
+        self._freed.append((event, keep))
+        while self._freed and self.has_come(self._freed[0][0]):
+            self._freed.popleft()
 
     def behind(self, stream: Any, job: Callable[[], None]) -> None:
         """C keeps no reference: a stream's one callback lives as long as this."""

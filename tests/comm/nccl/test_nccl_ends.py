@@ -246,6 +246,28 @@ def test_nothing_is_believed_before_the_device_has_it(
     assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
 
 
+def held_memory(rank: int, ranks: Ranks) -> list[int]:
+    """Tensors that the runtime holds for calls under way: waited for, and not."""
+    os.environ["FAKE_NCCL_WAIT"] = "late"
+    join_live(rank, ranks)
+    dist.barrier()
+    device().compute(2_000_000)
+    session = dist.group.WORLD.member.communicator.session.device
+    held = []
+    for async_op in (False, True):
+        work = dist.all_gather_into_tensor(torch.empty(9), torch.ones(3), async_op=async_op)
+        held.append(len(session._flights[-1].keep))
+        assert not device().has_come(session._flights[-1].event)
+    work.wait()
+    return [*held, len(session._flights[-1].keep)]
+
+
+def test_memory_is_held_no_longer_than_until_the_wait(ranks: Ranks) -> None:
+    """Else a host that runs ahead piles up what each call has read and written."""
+    for held in ranks.run(held_memory):
+        assert held == [0, 2, 0]
+
+
 def read_from_futures(rank: int, ranks: Ranks, planted: bool) -> Any:
     """Whoever waits for a future in C++ reads final numbers."""
     join_live(rank, ranks)

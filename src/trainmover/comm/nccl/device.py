@@ -57,8 +57,12 @@ class Device(Protocol):
     def has_come(self, event: Any) -> bool:
         """Raises RuntimeError if the device is lost."""
 
-    def hold_caller(self, event: Any, over: Callable[[], bool]) -> None:
-        """What the caller is given from now on comes behind the event. over: never mind."""
+    def hold_caller(self, event: Any, keep: Any, over: Callable[[], bool]) -> None:
+        """What the caller is given from now on comes behind the event.
+
+        keep  memory in use until then, which the device keeps from others as long
+        over  whether to give up
+        """
 
     def behind(self, stream: Any, job: Callable[[], None]) -> None:
         """Have tensor operations done on the stream, behind what it was given so far."""
@@ -106,7 +110,8 @@ class CudaDevice:
     def has_come(self, event: Any) -> bool:
         return bool(event.query())
 
-    def hold_caller(self, event: Any, over: Callable[[], bool]) -> None:
+    def hold_caller(self, event: Any, keep: Any, over: Callable[[], bool]) -> None:
+        """torch's allocator gives freed memory again in the order of the stream it was made on."""
         torch.cuda.current_stream(self.device).wait_event(event)
 
     def behind(self, stream: Any, job: Callable[[], None]) -> None:

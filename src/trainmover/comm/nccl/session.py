@@ -114,8 +114,8 @@ class NcclSession:
                 "after the next change of machines.",
                 do="Leave collectives out of the graph: capture the parts between them.",
             )
-        flight = Flight(None, outputs, stage.keep, stage.only_reads)
-        work = NcclWork(self, flight, on_host=stage.holds_host)
+        flight = Flight(None, stage.keep, stage.only_reads)
+        work = NcclWork(self, flight, outputs, on_host=stage.holds_host)
         opened: list[tuple[Stage, Flight]] | None = getattr(self._coalesced, "opened", None)
         if opened is not None:
             opened.append((stage, flight))
@@ -223,7 +223,7 @@ class NcclSession:
         for call in calls:
             call((self.comm, self.device.handle(self.stream)))
         event = self.device.mark(self.stream)
-        if not self.await_flight(Flight(event, [], calls)) or self.over:
+        if not self.await_flight(Flight(event, calls)) or self.over:
             self._check_over()
             raise ConnectionEnded(f"Group {self.name}: connection closed while connecting")
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call on its way through the device, and the handle of it.
 
-The host does not wait for a call: `wait` has the caller's stream wait for its end. What the call
-reads and writes stays alive until its event has come, whatever becomes of the handle.
+The host does not wait for a call: `wait` has the caller's stream wait for its end. From there on
+the memory that the call reads and writes may be freed: the device gives it to nobody before that
+stream is past the call. Without `wait` it stays alive until the event has come.
 """
 
 from dataclasses import dataclass
@@ -26,13 +27,12 @@ class Flight:
     """One call.
 
     event    comes when its outputs are final, or its session has ended; None: not on its way yet
-    keep     stays alive until then
-    reads    it writes nothing at this seat, also not to `outputs`
+    keep     stays alive until then, or until the caller's stream waits for it
+    reads    it writes nothing at this seat
     cut      its session was ended before the event had come: the outputs are no value
     """
 
     event: Any
-    outputs: Any
     keep: Any
     reads: bool = False
     cut: bool = False
@@ -45,10 +45,13 @@ class NcclWork(Work):
     _future: "torch.futures.Future[Any] | None" = None
     _error: Exception | None = None
 
-    def __init__(self, session: "NcclSession", flight: Flight, *, on_host: bool = False) -> None:
+    def __init__(
+        self, session: "NcclSession", flight: Flight, outputs: Any, *, on_host: bool = False
+    ) -> None:
         super().__init__()
         self._session = session
         self._flight = flight
+        self._outputs = outputs
         self._on_host = on_host
 
     def wait(self, timeout: timedelta = FOREVER) -> bool:
@@ -64,7 +67,8 @@ class NcclWork(Work):
         elif self._on_host:
             session.await_flight(flight)
         else:
-            session.device.hold_caller(flight.event, session.is_lost)
+            session.device.hold_caller(flight.event, flight.keep, session.is_lost)
+            flight.keep = ()
         if flight.event is None or flight.cut or session.lost:
             self._go_on_without()
         return True
@@ -77,14 +81,14 @@ class NcclWork(Work):
             self._error = known
             raise known
         if not self._flight.reads:
-            blank(flat(self._flight.outputs))
+            blank(flat(self._outputs))
         session.gave_up()
 
     def get_future(self) -> "torch.futures.Future[Any]":
         """Of the outputs; whoever waits for it comes behind the call."""
         if self._future is None:
             session, flight = self._session, self._flight
-            outputs = list(flat(flight.outputs))
+            outputs = list(flat(self._outputs))
             if flight.event is None:  # Given up before it was given to the device.
                 self._future = torch.futures.Future()
                 self._future.set_result(outputs)
@@ -106,7 +110,7 @@ class NcclWork(Work):
         self.wait()
 
     def result(self) -> list[torch.Tensor]:
-        return list(flat(self._flight.outputs))
+        return list(flat(self._outputs))
 
     def source_rank(self) -> int:
         return 0
