@@ -21,6 +21,7 @@ from trainmover.comm import device_end, progress
 from trainmover.comm.groups import groups
 from trainmover.comm.nccl import ending
 from trainmover.comm.nccl.device import own_device
+from trainmover.comm.nccl.stage import Stage
 from trainmover.errors import StateMismatch
 
 pytestmark = [
@@ -244,6 +245,39 @@ def test_nothing_is_believed_before_the_device_has_it(
     for rank in range(3):
         ranks.start(str(rank), believed, rank, ranks, planted)
     assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
+
+
+def indices_cut_short(rank: int, ranks: Ranks, planted: bool) -> Any:
+    """Sizes were on their way when their peer died, and the host was ahead: its waits are over."""
+    os.environ["FAKE_NCCL_WAIT"] = "late"
+    if planted:
+        Stage.blanked = []  # type: ignore[assignment]
+    store = join_live(rank, ranks)
+    dist.barrier()
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    sizes, row, whole = (torch.full((n,), 10**6) for n in (3, 3, 9))
+    lists = [torch.full((3,), 10**6) for _ in range(3)]
+    dist.all_to_all_single(sizes, torch.ones(3, dtype=torch.int64))
+    dist.all_gather(lists, row)
+    dist.all_gather_into_tensor(whole, whole[3 * rank : 3 * rank + 3])
+    groups.drain("told")
+    groups.await_empty_device()
+    return [sizes.tolist(), lists[2].tolist(), row.tolist(), whole.tolist()]
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_integers_that_never_came_are_zero(ranks: Ranks, planted: bool) -> None:
+    """Garbage of theirs would be taken for indices. What the call reads stays as it is."""
+    for rank in range(3):
+        ranks.start(str(rank), indices_cut_short, rank, ranks, planted)
+    left = 10**6 if planted else 0
+    for rank in range(2):
+        sizes, listed, row, whole = ranks.result(str(rank))
+        assert sizes[2] == left
+        assert planted or listed == [0] * 3
+        assert (row, whole) == ([10**6] * 3, [10**6] * 9)
 
 
 def held_memory(rank: int, ranks: Ranks) -> list[int]:

@@ -141,7 +141,7 @@ def _allgather(stage: Stage, args: Args, named: Named) -> Any:
 
 def _gather_into_list(stage: Stage, given: Tensor, tensors: Sequence[Tensor]) -> None:
     source = stage.reads(given)
-    rows = stage.holds(source.new_empty((stage.size, *source.shape)))
+    rows = stage.fills(stage.holds(source.new_empty((stage.size, *source.shape))))
     at, to, count = source.data_ptr(), rows.data_ptr(), nbytes(source)
     stage.call(lambda nccl, on: nccl.all_gather(at, to, count, UINT8, *on))
     for tensor, row in zip(tensors, rows, strict=True):

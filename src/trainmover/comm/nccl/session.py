@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainmover.comm.calls.arguments import blank
 from trainmover.comm.calls.settled import Request
 from trainmover.comm.communicator import View
 from trainmover.comm.failures import ConnectionEnded, Drained
@@ -147,6 +149,9 @@ class NcclSession:
             self._sweep()
             self.device.follow_caller(self.stream)
             on = (self.comm, self.device.handle(self.stream))
+            for stage, _ in staged:
+                if blanked := stage.blanked:
+                    self.device.behind(self.stream, partial(blank, blanked))
             self._as_one([call for stage, _ in staged for call in stage.calls], on)
             for stage, _ in staged:
                 for operator in stage.operators:

@@ -39,10 +39,16 @@ class Stage:
         self.told = told
         self.calls: list[Call] = []
         self.copies: list[tuple[Tensor, Tensor]] = []
+        self.inputs: list[Tensor] = []
+        self.indices: list[Tensor] = []
         self.operators: list[int] = []
 
     def reads(self, tensor: Tensor) -> Tensor:
         """The tensor's values, in one piece."""
+        self.inputs.append(whole := self._whole(tensor))
+        return whole
+
+    def _whole(self, tensor: Tensor) -> Tensor:
         if not self.session.device.holds(tensor):
             raise RuntimeError(
                 f"A tensor on {tensor.device} was given to a call of group {self.session.name}, "
@@ -56,11 +62,21 @@ class Stage:
 
     def writes(self, tensor: Tensor) -> Tensor:
         """Memory for the tensor's new values."""
-        return self.updates(tensor)
+        return self.fills(self._destination(tensor))
+
+    def fills(self, whole: Tensor) -> Tensor:
+        """Memory that the call writes and does not read."""
+        if not (whole.is_floating_point() or whole.is_complex()):
+            self.indices.append(whole)
+        return whole
 
     def updates(self, tensor: Tensor) -> Tensor:
         """Memory with the tensor's values, to be replaced by new ones."""
-        whole = self.reads(tensor)
+        self.inputs.append(whole := self._destination(tensor))
+        return whole
+
+    def _destination(self, tensor: Tensor) -> Tensor:
+        whole = self._whole(tensor)
         if whole.data_ptr() != tensor.data_ptr() or not _in_one_piece(tensor):
             self.then_copies(tensor, whole)
         return whole
@@ -99,6 +115,14 @@ class Stage:
         elif not options.background:
             work.wait()
         return work
+
+    @property
+    def blanked(self) -> list[Tensor]:
+        """Integers to be zeroed before the call: a script takes them for sizes and indices, and an
+        end in the middle of the call would leave it what lay there. Those that share memory with
+        an input hold values."""
+        inputs = {tensor.untyped_storage().data_ptr() for tensor in self.inputs}
+        return [t for t in self.indices if t.untyped_storage().data_ptr() not in inputs]
 
     def copy_back(self) -> None:
         """Also into a leaf that wants a gradient."""
