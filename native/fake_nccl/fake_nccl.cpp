@@ -215,7 +215,7 @@ void kernel(Comm* comm, const std::vector<Call>& calls) {
     bool goes_on = look.until([&] { return std::chrono::steady_clock::now() - begin >= least; });
     long after = fault("error_after");
     if (goes_on && after >= 0 && comm->calls > after) {
-        comm->error = REMOTE;
+        comm->error = static_cast<int>(fault("error_code"));
         goes_on = look.until([] { return false; });
     }
     std::vector<Message> letters;
@@ -265,6 +265,7 @@ int run(std::vector<Launch> all) {
 
 int launch(Comm* comm, void* stream, Call call) {
     if (comm == nullptr || stream == nullptr) return ARGUMENT;
+    if (long code = fault("call_fails")) return static_cast<int>(code);
     if (call.op >= FIRST_OWN) call.factor = comm->factors[call.op];
     Launch one{comm, static_cast<Stream*>(stream), call};
     if (depth == 0) return run({one});
@@ -394,7 +395,9 @@ const char* ncclGetErrorString(int code) {
     return code >= 0 && code < 7 ? texts[code] : "unknown result code";
 }
 
-const char* ncclGetLastError(Comm*) { return "the stand-in says so"; }
+const char* ncclGetLastError(Comm*) {
+    return fault("out_of_memory") ? "Cuda failure 2 'out of memory'" : "the stand-in says so";
+}
 
 int ncclGetUniqueId(ncclUniqueId* id) {
     std::memset(id, 0, sizeof *id);

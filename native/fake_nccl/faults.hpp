@@ -23,6 +23,9 @@ namespace fake {
 ///   deaf_ms        a kernel looks at the abort flag only after so long
 ///   error_after    so many calls of a communicator come through; the next one never does, and an
 ///                  asynchronous error is noted. -1: all come through
+///   error_code     that is the asynchronous error
+///   call_fails     calls are refused with this code
+///   out_of_memory  the last error is said to be that
 ///   reversed       sums begin with the last seat: other bits
 ///   revoke         0: ncclCommRevoke refuses, as in a version that has none
 ///   copy_us        a copy takes so long before its first byte moves
@@ -46,7 +49,7 @@ public:
     }
 
 private:
-    Faults() : values_{{"version", 22809}, {"init_seat", -1}, {"error_after", -1}, {"revoke", 1}} {
+    Faults() : values_{{"version", 22809}, {"init_seat", -1}, {"error_after", -1}, {"error_code", 6}, {"revoke", 1}} {
         const char* said = std::getenv("FAKE_NCCL");
         std::string text = said == nullptr ? "" : said;
         for (size_t at = 0; at < text.size();) {

@@ -98,7 +98,7 @@ class ByDeviceSession:
         """See `ending.Ends`."""
         return self.device.completed
 
-    def trouble(self) -> str:
+    def trouble(self) -> RuntimeError | None:
         return self.device.trouble()
 
     def abort(self, why: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from trainmover.comm.calls.threads import in_background
 from trainmover.comm.calls.watch import Watch
-from trainmover.comm.failures import ConnectionEnded, DeviceLost
+from trainmover.comm.failures import DeviceLost, means_lost_device
 from trainmover.comm.progress import Stall
 
 if TYPE_CHECKING:
@@ -29,14 +29,25 @@ def come_through(
         session = _session(watch)
         while True:
             come = _asked(session.come_through)
-            if trouble := session.trouble():
-                absorb(watch, ConnectionEnded(f"Connection closed: {trouble}"))
-            if tainted() or trouble:
+            if (trouble := session.trouble()) is not None:
+                _judge(watch, trouble, absorb)
+                return False
+            if tainted():
                 return False
             if come:
                 break
             time.sleep(_LOOK_AGAIN_S)
     return not tainted()
+
+
+def _judge(
+    watch: Watch, trouble: RuntimeError, absorb: Callable[[Watch, BaseException], bool]
+) -> None:
+    """Raise what no other member of the group would mend."""
+    if means_lost_device(trouble):
+        raise DeviceLost(str(trouble)) from trouble
+    if not absorb(watch, trouble):
+        raise trouble
 
 
 def await_empty(watches: Sequence[Watch]) -> None:

@@ -57,6 +57,11 @@ class ConnectionEnded(RuntimeError):
     """A peer is gone or silent for too long, in words that scripts know from gloo."""
 
 
+class LibraryFailed(RuntimeError):
+    """A library refused a call, or failed in it, and no peer is to blame: the next try would fail
+    too."""
+
+
 class CallsDiffer(RuntimeError):
     """The ranks of a group made different calls, both are named: no change of members mends it."""
 
@@ -69,6 +74,10 @@ _LOST = re.compile(
 _MISUSE = re.compile(r"enforce fail|invalid|mismatch|unsupported|not supported", re.IGNORECASE)
 
 
+_OTHER_KINDS = (CallsDiffer, LibraryFailed, torch.AcceleratorError, torch.OutOfMemoryError)
+"""Whatever their text says: a kernel that "timed out" is no peer."""
+
+
 def means_lost_peer(error: BaseException) -> bool:
     """Tell a broken connection from a call that could never have worked.
 
@@ -77,7 +86,7 @@ def means_lost_peer(error: BaseException) -> bool:
     """
     if isinstance(error, (dist.DistNetworkError, ConnectionEnded)):
         return True
-    if isinstance(error, CallsDiffer):
+    if isinstance(error, _OTHER_KINDS):
         return False
     if not isinstance(error, RuntimeError) or isinstance(error, NotImplementedError):
         return False

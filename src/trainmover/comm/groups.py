@@ -36,6 +36,7 @@ from trainmover.comm.failures import (
     DeviceLost,
     Drained,
     ReplayMismatch,
+    means_lost_device,
     means_lost_peer,
 )
 from trainmover.comm.gloo.communicator import GlooCommunicator
@@ -593,6 +594,8 @@ class Groups:
     def _bring_about(self, preparation: Preparation) -> None:
         preparation.wait()
         if preparation.error is not None:
+            if means_lost_device(preparation.error):
+                self.device_lost(preparation.error)
             raise preparation.error
         names = [preparation.meets[member] for member in preparation.wanted]
         self.roster.have_met(preparation.epoch, names)

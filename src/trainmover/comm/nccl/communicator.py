@@ -17,7 +17,16 @@ from trainmover.comm.meet.upcoming import Upcoming
 from trainmover.comm.nccl.device import Device, await_events
 from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.init import Init, own_card
-from trainmover.comm.nccl.library import SUM, UINT8, NcclError, UniqueId, library
+from trainmover.comm.nccl.library import (
+    INTERNAL_ERROR,
+    REMOTE_ERROR,
+    SUM,
+    SYSTEM_ERROR,
+    UINT8,
+    NcclError,
+    UniqueId,
+    library,
+)
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.comm.nccl.session import NcclSession
 from trainmover.errors import PeerLost
@@ -52,6 +61,14 @@ def warm_up(device: Device) -> None:
     if come:
         given.comm_abort(init.comm)
     _WARM.add(device.name)
+
+
+def _spares_the_job(error: Exception | None) -> bool:
+    """Whether an init that failed may succeed in the next epoch: not if the library was misused,
+    and not if the device is lost."""
+    if isinstance(error, NcclError):
+        return error.code in (SYSTEM_ERROR, INTERNAL_ERROR, REMOTE_ERROR)
+    return isinstance(error, torch.OutOfMemoryError)
 
 
 class NcclCommunicator:
@@ -93,7 +110,7 @@ class NcclCommunicator:
             raise PeerLost(
                 f"group {view.group} could not connect within {patience_s:g} s over NCCL"
             )
-        if isinstance(init.error, NcclError):
+        if _spares_the_job(init.error):
             raise PeerLost(f"group {view.group} could not connect: {init.error}") from init.error
         if init.error is not None:
             raise init.error

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from trainmover.comm.calls.threads import in_background
-from trainmover.comm.nccl.library import Library, NcclError
+from trainmover.comm.nccl.library import Library
 from trainmover.comm.progress import Stall
 
 _LOCK_S = 0.05
@@ -123,7 +123,7 @@ class Endings:
                 else:
                     library.comm_abort(one.comm)
             library.group_end()
-        except NcclError:
+        except RuntimeError:
             self._leak(ones)
             return
         for one in ones:

@@ -13,7 +13,9 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_
 from pathlib import Path
 from typing import Any
 
-from trainmover.comm.failures import ConnectionEnded
+import torch
+
+from trainmover.comm.failures import ConnectionEnded, LibraryFailed
 from trainmover.comm.nccl.seats import in_words
 from trainmover.errors import UserError
 
@@ -26,7 +28,7 @@ _USUAL = "libnccl.so.2"
 _UNDEFINED = -(2**31)
 _BUFFER = c_void_p
 
-SUCCESS, SYSTEM_ERROR, REMOTE_ERROR, IN_PROGRESS = 0, 2, 6, 7
+SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, REMOTE_ERROR, IN_PROGRESS = 0, 1, 2, 3, 6, 7
 SUM, PRODUCT, MAX, MIN, AVG = range(5)
 UINT8 = 1
 
@@ -69,12 +71,30 @@ class _Config(ctypes.Structure):
         super().__init__(size, 0xCAFEBEEF, OLDEST, 1, *unset, None, _UNDEFINED)
 
 
-class NcclError(ConnectionEnded):
-    """A call of the library failed; for scripts it is what a lost peer is with gloo."""
+class NcclError(LibraryFailed):
+    """A call of the library failed: it was misused, or it has a fault of its own."""
 
-    def __init__(self, call: str, code: int, text: str) -> None:
-        super().__init__(f"NCCL: {call}: {text} (code {code}): connection closed")
-        self.code = code
+    code = 0
+
+
+class NcclPeerLost(NcclError, ConnectionEnded):
+    """A peer is gone, or the network; scripts know it in gloo's words."""
+
+
+def error_of(call: str, code: int, text: str, last: str) -> RuntimeError:
+    """What a failed call raises.
+
+    text  what the code means
+    last  what the library said last, which names the cause; "" for nothing
+    """
+    said = f"NCCL: {call}: {text} (code {code})" + (last and f": {last}")
+    if code == CUDA_ERROR:
+        full = "out of memory" in last.lower()
+        return torch.OutOfMemoryError(said) if full else torch.AcceleratorError(said)
+    lost = code in (SYSTEM_ERROR, REMOTE_ERROR)
+    error = NcclPeerLost(f"{said}: connection closed") if lost else NcclError(said)
+    error.code = code
+    return error
 
 
 class Library:
@@ -142,10 +162,12 @@ class Library:
 
         return call
 
-    def _failed(self, name: str, code: int) -> NcclError:
-        self.dll.ncclGetErrorString.restype = c_char_p
-        text = self.dll.ncclGetErrorString(c_int(code)) or b"?"
-        return NcclError(name, code, text.decode(errors="replace"))
+    def _failed(self, name: str, code: int) -> RuntimeError:
+        said = self.dll.ncclGetErrorString, self.dll.ncclGetLastError
+        for function in said:
+            function.restype = c_char_p
+        text, last = said[0](c_int(code)), said[1](c_void_p())
+        return error_of(name, code, _text(text) or "?", _text(last))
 
     def unique_id(self) -> UniqueId:
         made = UniqueId()
@@ -159,13 +181,13 @@ class Library:
         assert comm.value is not None
         return comm.value
 
-    def async_error(self, comm: int) -> str:
-        """What has gone wrong in the background; "" for nothing."""
+    def async_error(self, comm: int) -> RuntimeError | None:
+        """What has gone wrong in the background; None for nothing."""
         code = c_int()
         self._async_error(comm, byref(code))
         if code.value in (SUCCESS, IN_PROGRESS):
-            return ""
-        return str(self._failed("a call under way", code.value))
+            return None
+        return self._failed("a call under way", code.value)
 
     def premul_sum(self, factor: Any, code: int, comm: int) -> int:
         """An operator that multiplies by a factor, which lies in the host's memory, before it adds.
@@ -179,6 +201,10 @@ class Library:
     def premul_over(self, operator: int, comm: int) -> None:
         """Calls that were given the operator keep what they need of it."""
         self._premul_over(operator, comm)
+
+
+def _text(said: bytes | None) -> str:
+    return (said or b"").decode(errors="replace").strip()
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from torch import Tensor
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.init import Init, own_card
-from trainmover.comm.nccl.library import UINT8, Library, NcclError, UniqueId, library
+from trainmover.comm.nccl.library import UINT8, Library, UniqueId, library
 from trainmover.comm.nccl.seats import Card, check_cards
 from trainmover.errors import PeerLost
 
@@ -69,14 +69,14 @@ class Pair:
                 yield sum(tensor.nbytes for tensor in batch)
         except BaseException as error:  # Also whoever receives and wants no more.
             self.close()
-            if isinstance(error, NcclError | RuntimeError):  # The device may be gone.
+            if isinstance(error, RuntimeError):  # The device may be gone.
                 raise _lost(str(error)) from error
             raise
 
     def _await(self, event: object, over: Over) -> None:
         while not self._device.has_come(event):
-            if trouble := self._library.async_error(self.comm):
-                raise _lost(trouble)
+            if (trouble := self._library.async_error(self.comm)) is not None:
+                raise _lost(str(trouble))
             if over():
                 raise _lost("the other end is gone, or nobody waits for it any more")
             time.sleep(_LOOK_AGAIN_S)
@@ -134,7 +134,7 @@ class Pairing:
         init = Init(self._library, self._device, size=2, seat=seat, unique_id=known)
         if not init.wait(over):
             raise _lost("the other end did not come")
-        if isinstance(init.error, NcclError):
+        if isinstance(init.error, RuntimeError):
             raise _lost(str(init.error)) from init.error
         if init.error is not None:
             raise init.error

@@ -22,7 +22,7 @@ from trainmover.comm.nccl.calls import CALLS
 from trainmover.comm.nccl.connecting import check_same, prove
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import endings
-from trainmover.comm.nccl.library import Library
+from trainmover.comm.nccl.library import Library, NcclError
 from trainmover.comm.nccl.stage import Stage
 from trainmover.comm.nccl.work import Flight, NcclWork
 from trainmover.comm.progress import Stall
@@ -68,6 +68,7 @@ class NcclSession:
         self.ended, self.freed = threading.Event(), threading.Event()
         self.lost = self.over = self.cut = self.connected = False
         self.over_text = ""
+        self.failed: RuntimeError | None = None
         self._meeting = meeting
         self._proof = proof
         self._begun = self._swept = 0
@@ -152,7 +153,7 @@ class NcclSession:
             for stage, _ in staged:
                 if blanked := stage.blanked:
                     self.device.behind(self.stream, partial(blank, blanked))
-            self._as_one([call for stage, _ in staged for call in stage.calls], on)
+            self._call([call for stage, _ in staged for call in stage.calls], on)
             for stage, _ in staged:
                 for operator in stage.operators:
                     self.library.premul_over(operator, self.comm)
@@ -163,6 +164,15 @@ class NcclSession:
                 flight.event = event
                 self._flights.append(flight)
             self._begun += 1
+
+    def _call(self, calls: Sequence[Callable[..., None]], on: tuple[int, int]) -> None:
+        """An error of a session that has ended meanwhile comes of that."""
+        try:
+            self._as_one(calls, on)
+        except NcclError as error:
+            if self.over:
+                raise ConnectionEnded(self.over_text) from error
+            raise
 
     def _as_one(self, calls: Sequence[Callable[..., None]], on: tuple[int, int]) -> None:
         if len(calls) == 1:
@@ -252,7 +262,12 @@ class NcclSession:
 
     def _check_over(self) -> None:
         if self.over:
-            raise ConnectionEnded(self.over_text)
+            raise self.error
+
+    @property
+    def error(self) -> Exception:
+        """Why calls end without their outputs."""
+        return self.failed or ConnectionEnded(self.over_text)
 
     def abort(self, why: str) -> None:
         """Nothing is begun any more; what has begun ends in a moment, in a thread."""
@@ -280,15 +295,16 @@ class NcclSession:
         background, of which nobody else tells, ends the session here."""
         if self.lost:
             return True
-        if not self.over and (trouble := self.trouble()):
-            self.judge(ConnectionEnded(f"Group {self.name}: {trouble}"))
-            self.abort(trouble)
+        if not self.over and (trouble := self.trouble()) is not None:
+            self.failed = trouble
+            self.judge(trouble)
+            self.abort(str(trouble))
         return False
 
-    def trouble(self) -> str:
-        """What the library has noted in the background; "" for nothing."""
+    def trouble(self) -> RuntimeError | None:
+        """What the library has noted in the background; None for nothing."""
         if self.over or self.freed.is_set():
-            return ""
+            return None
         return self.library.async_error(self.comm)
 
     def translate(self, error: Exception) -> Exception:

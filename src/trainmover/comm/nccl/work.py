@@ -14,7 +14,6 @@ import torch
 
 from trainmover.comm.calls.arguments import blank, flat
 from trainmover.comm.calls.settled import FOREVER
-from trainmover.comm.failures import ConnectionEnded
 from trainmover.comm.nccl.device import await_events
 from trainmover.torch_internals.distributed.c10d import Work, answers_as_work
 
@@ -76,7 +75,7 @@ class NcclWork(Work):
     def _go_on_without(self) -> None:
         """The session has ended: whose affair is it?"""
         session = self._session
-        known = session.judge(ConnectionEnded(session.over_text))
+        known = session.judge(session.error)
         if known is not None:
             self._error = known
             raise known
