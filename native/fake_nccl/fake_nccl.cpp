@@ -36,7 +36,7 @@ struct Comm {
     std::string name;
     uint64_t beat = 0, sent[MOST] = {}, received[MOST] = {};
     std::atomic<int> aborting{0}, pending{0}, error{0};
-    std::atomic<bool> revoked{false}, connected{false};
+    std::atomic<bool> revoked{false}, connected{false}, failed{false};
     std::atomic<long> calls{0};
     std::map<int, double> factors;
 };
@@ -285,6 +285,7 @@ void end(const std::vector<Comm*>& comms, bool frees) {
     for (auto* comm : comms) {
         comm->aborting = 0;
         if (!frees) continue;
+        if (comm->failed) comm->shared->arrived = -MOST;
         munmap(comm->shared, sizeof(Shared));
         delete comm;
     }
@@ -306,7 +307,10 @@ int arrive(Comm* comm) {
     if (seat < 0 || seat == comm->seat) {
         std::this_thread::sleep_for(fault("init_slow_ms") * 1ms);
         while (fault("init_hang") != 0) std::this_thread::sleep_for(1ms);
-        if (long code = fault("init_fail")) return static_cast<int>(code);
+        if (long code = fault("init_fail")) {
+            comm->failed = true;
+            return static_cast<int>(code);
+        }
     }
     Shared* shared = comm->shared;
     shared->process[comm->seat] = getpid();
@@ -417,6 +421,10 @@ int ncclCommInitRankConfig(Comm** out, int size, ncclUniqueId id, int seat, void
     comm->shared = shared;
     comm->name = id.internal;
     int code = arrive(comm);
+    if (comm->failed) {
+        *out = comm;
+        return code;
+    }
     if (code != OK) shared->arrived = -MOST;
     if (code == OK && seat == 0) shm_unlink(id.internal);  // Else late seats would wait in another one.
     if (code != OK) {

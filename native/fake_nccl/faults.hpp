@@ -17,7 +17,7 @@ namespace fake {
 ///   init_seat      the seat that the next three are about; -1 is every seat
 ///   init_slow_ms   its init takes so long
 ///   init_hang      its init never returns
-///   init_fail      its init returns this code
+///   init_fail      its init returns this code, and the others wait until it is aborted
 ///   connect_ms     the first call of a communicator holds its caller so long
 ///   kernel_us      a kernel takes at least so long
 ///   deaf_ms        a kernel looks at the abort flag only after so long

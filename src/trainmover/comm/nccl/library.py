@@ -175,9 +175,18 @@ class Library:
         return made
 
     def init(self, size: int, seat: int, unique_id: UniqueId) -> int:
-        """A communicator. Blocks until all seats came: in the background only."""
+        """A communicator. Blocks until all seats came: in the background only.
+
+        One that fails here while its process lives keeps its sockets, and the other seats wait for
+        it: it is aborted.
+        """
         comm = c_void_p()
-        self._init(byref(comm), size, unique_id, seat, byref(_Config()))
+        try:
+            self._init(byref(comm), size, unique_id, seat, byref(_Config()))
+        except RuntimeError:
+            if comm.value is not None:
+                self.comm_abort(comm.value)
+            raise
         assert comm.value is not None
         return comm.value
 
