@@ -373,6 +373,7 @@ void fakeEventRecord(void* event, void* stream) {
     held->record(held, *static_cast<Stream*>(stream));
 }
 int fakeEventQuery(void* event) {
+    while (fault("query_hang") != 0) std::this_thread::sleep_for(1ms);
     if (long code = fault("device_error")) return static_cast<int>(code);
     return (*static_cast<Held*>(event))->has_come() ? 0 : 600;
 }

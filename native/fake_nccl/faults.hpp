@@ -29,6 +29,7 @@ namespace fake {
 ///   reversed       sums begin with the last seat: other bits
 ///   revoke         0: ncclCommRevoke refuses, as in a version that has none
 ///   copy_us        a copy takes so long before its first byte moves
+///   query_hang     an event is asked about, and nothing is answered while this is set
 ///   device_error   streams and events answer with this code: the device has fallen off the bus
 class Faults {
 public:

@@ -246,6 +246,61 @@ def test_nothing_is_believed_before_the_device_has_it(
     assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
 
 
+def blocked_queries(rank: int, ranks: Ranks) -> Any:
+    """The host has filled the device's queue: whoever asks about an event waits for room in it."""
+    store = join_live(rank, ranks)
+    dist.barrier()
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    session = dist.group.WORLD.member.communicator.session.device
+    dist.all_reduce(torch.ones(3), async_op=True)
+    device().set("query_hang", 1)
+    drain = threading.Thread(target=groups.drain, args=["told"])
+    drain.start()
+    ended = session.ended.wait(20)
+    device().set("query_hang", 0)
+    drain.join()
+    return ended, session.cut
+
+
+def test_kernels_are_ended_before_the_device_is_asked_anything(ranks: Ranks) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), blocked_queries, rank, ranks)
+    assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True)] * 2
+
+
+def ends_within_a_launch(rank: int, ranks: Ranks) -> Any:
+    """Another thread ends the epoch after the call has looked whether it is over."""
+    store = join_live(rank, ranks)
+    dist.barrier()
+    meet(rank, ranks, store)
+    if rank == 2:
+        signal.pause()
+    cut: list[bool] = []
+    groups.on_cut_short = lambda: cut.append(True)
+    session, stand_in = dist.group.WORLD.member.communicator.session.device, device()
+    stock = stand_in.mark
+
+    def mark(stream: Any) -> Any:
+        if stream == session.stream:
+            groups.drain("told")
+        return stock(stream)
+
+    stand_in.mark = mark
+    sizes = torch.full((4,), 7)
+    work = dist.all_reduce(sizes, async_op=True)
+    told = bool(cut)
+    work.wait()
+    return told, session.cut, sizes.tolist()
+
+
+def test_a_call_that_an_end_overtakes_is_cut(ranks: Ranks) -> None:
+    for rank in range(3):
+        ranks.start(str(rank), ends_within_a_launch, rank, ranks)
+    assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True, [0] * 4)] * 2
+
+
 def indices_cut_short(rank: int, ranks: Ranks, planted: bool) -> Any:
     """Sizes were on their way when their peer died, and the host was ahead: its waits are over."""
     os.environ["FAKE_NCCL_WAIT"] = "late"

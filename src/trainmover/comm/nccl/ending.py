@@ -91,8 +91,8 @@ class Endings:
         in_background("nccl-ending", lambda: self._end_in_time(ones, frees=frees))
 
     def _end_in_time(self, ones: list[Ends], *, frees: bool) -> None:
-        stall = Stall(lambda: sum(one.completed for one in ones))
         in_background("nccl-abort", lambda: self._end(ones, frees=frees))
+        stall = Stall(lambda: sum(one.completed for one in ones))
         while left := _left(ones, frees=frees):
             if stall.is_over():
                 self._leak(left)

@@ -147,7 +147,7 @@ class NcclSession:
             self._check_over()
             if not self.connected:
                 self._connect()
-            self._sweep()
+            self.sweep()
             self.device.follow_caller(self.stream)
             on = (self.comm, self.device.handle(self.stream))
             for stage, _ in staged:
@@ -164,6 +164,9 @@ class NcclSession:
                 flight.event = event
                 self._flights.append(flight)
             self._begun += 1
+        if self.over:  # Since the check: who ended the session has not seen these.
+            self._cut_flights()
+            self.judge(self.error)
 
     def _call(self, calls: Sequence[Callable[..., None]], on: tuple[int, int]) -> None:
         """An error of a session that has ended meanwhile comes of that."""
@@ -190,7 +193,7 @@ class NcclSession:
         if stage.told is not None and self.await_flight(flight) and not flight.cut:
             stage.told()
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Forget calls that the device has completed. Raises RuntimeError if that is lost."""
         with self._sweeping:
             flights = self._flights
@@ -202,7 +205,7 @@ class NcclSession:
     def completed(self) -> int:
         """Calls that the device has completed. A lost device completes no more."""
         with suppress(RuntimeError):
-            self._sweep()
+            self.sweep()
         return self._swept
 
     def scratch(self) -> Tensor:
@@ -270,25 +273,24 @@ class NcclSession:
         return self.failed or ConnectionEnded(self.over_text)
 
     def abort(self, why: str) -> None:
-        """Nothing is begun any more; what has begun ends in a moment, in a thread."""
+        """Nothing is begun any more; what has begun ends in a moment, in a thread.
+
+        The device is asked nothing before the flags are set: a question may block behind a launch
+        that waits for room in the queue. So a call is cut unless it is known to have completed.
+        """
         if self.over:
             return
         self.over_text = (
             f"Group {self.name}: connection closed, epoch {self.epoch} has ended: {why}"
         )
         self.over = True
-        for flight in list(self._flights):
-            if not self._has_come(flight):
-                flight.cut = self.cut = True
+        self._cut_flights()
         self._meeting.give_up()
         endings.abort(self.library, self)
 
-    def _has_come(self, flight: Flight) -> bool:
-        """Of a device that is lost nothing has."""
-        try:
-            return self.device.has_come(flight.event)
-        except RuntimeError:
-            return False
+    def _cut_flights(self) -> None:
+        for flight in list(self._flights):
+            flight.cut = self.cut = True
 
     def is_lost(self) -> bool:
         """Whether nothing more is to be expected. Asked by who waits on the host: an error in the
@@ -318,11 +320,13 @@ class NcclSession:
 
     @property
     def unfinished(self) -> bool:
-        return any(not self._has_come(flight) for flight in list(self._flights))
+        with suppress(RuntimeError):  # A lost device completes no more.
+            self.sweep()
+        return bool(self._flights)
 
     def come_through(self) -> bool:
         """Whether all that was begun is done on the device. Raises RuntimeError if that is lost."""
-        self._sweep()
+        self.sweep()
         return not self._flights
 
     def backend(self, device: Any) -> Any:

@@ -70,6 +70,8 @@ class NcclWork(Work):
             flight.keep = ()
         if flight.event is None or flight.cut or session.lost:
             self._go_on_without()
+        else:
+            session.sweep()
         return True
 
     def _go_on_without(self) -> None:

@@ -84,6 +84,7 @@ class Boundary:
         pausing = at_fetch is not None
         if not self.tainted() and not (pausing and self._standing.paused):
             return  # The common case takes no lock: a late order is seen at the gate.
+        groups.come_through(self.tainted)  # A drain cuts what it does not know to have ended.
         while (epoch := self._await_target(pausing=pausing)) is not None:
             if at_fetch is not None:
                 at_fetch()
