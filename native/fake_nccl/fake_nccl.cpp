@@ -441,7 +441,10 @@ int ncclCommGetAsyncError(Comm* comm, int* code) {
     *code = comm->error;
     return OK;
 }
-int ncclCommRevoke(Comm* comm, int) { return fault("revoke") == 0 ? USAGE : end_or_defer(comm, false); }
+int ncclCommRevoke(Comm* comm, int) {
+    bool refused = fault("revoke") == 0 || Faults::all().is_spent("revoke_after");
+    return refused ? USAGE : end_or_defer(comm, false);
+}
 int ncclCommAbort(Comm* comm) { return end_or_defer(comm, true); }
 
 int ncclGroupStart() {

@@ -28,6 +28,7 @@ namespace fake {
 ///   out_of_memory  the last error is said to be that
 ///   reversed       sums begin with the last seat: other bits
 ///   revoke         0: ncclCommRevoke refuses, as in a version that has none
+///   revoke_after   so many calls of ncclCommRevoke go through; the next one is refused. -1: all do
 ///   copy_us        a copy takes so long before its first byte moves
 ///   query_hang     an event is asked about, and nothing is answered while this is set
 ///   device_error   streams and events answer with this code: the device has fallen off the bus
@@ -44,13 +45,19 @@ public:
         return found == values_.end() ? 0 : found->second;
     }
 
+    /// Count down by one; whether it was zero.
+    bool is_spent(const std::string& name) {
+        std::lock_guard lock(mutex_);
+        return values_[name]-- == 0;
+    }
+
     void set(const std::string& name, long value) {
         std::lock_guard lock(mutex_);
         values_[name] = value;
     }
 
 private:
-    Faults() : values_{{"version", 22809}, {"init_seat", -1}, {"error_after", -1}, {"error_code", 6}, {"revoke", 1}} {
+    Faults() : values_{{"version", 22809}, {"init_seat", -1}, {"error_after", -1}, {"error_code", 6}, {"revoke", 1}, {"revoke_after", -1}} {
         const char* said = std::getenv("FAKE_NCCL");
         std::string text = said == nullptr ? "" : said;
         for (size_t at = 0; at < text.size();) {

@@ -106,26 +106,24 @@ class Endings:
         while left := _left(ones, frees=frees):
             held = [one for one in left if one.calling.acquire(timeout=patience_s)]
             try:
-                self._end_as_one(left if revokes else held, frees=frees)
+                able = left if revokes else held
+                self._end_as_one(_left(able, frees=frees), frees=frees)
             finally:
                 for one in held:
                     one.calling.release()
 
     def _end_as_one(self, ones: Sequence[Ends], *, frees: bool) -> None:
+        """One that the library refuses is leaked; the others end all the same."""
         if not ones:
             return
         library = self._library
+        library.group_start()
+        refused = [one for one in ones if not _asked(library, one, frees=frees)]
         try:
-            library.group_start()
-            for one in ones:
-                if library.comm_revoke is not None and not frees:
-                    library.comm_revoke(one.comm, 0)
-                else:
-                    library.comm_abort(one.comm)
             library.group_end()
         except RuntimeError:
-            self._leak(ones)
-            return
+            refused = list(ones)
+        self._leak(refused)
         for one in ones:
             one.ended.set()
             if frees or not library.revokes:
@@ -142,6 +140,18 @@ class Endings:
 
 def _left(ones: Sequence[Ends], *, frees: bool) -> list[Ends]:
     return [one for one in ones if not (one.freed if frees else one.ended).is_set()]
+
+
+def _asked(library: Library, one: Ends, *, frees: bool) -> bool:
+    """False: the library refuses to end it."""
+    try:
+        if library.comm_revoke is not None and not frees:
+            library.comm_revoke(one.comm, 0)
+        else:
+            library.comm_abort(one.comm)
+    except RuntimeError:
+        return False
+    return True
 
 
 endings = Endings()
