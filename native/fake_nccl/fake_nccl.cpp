@@ -288,6 +288,7 @@ void end(const std::vector<Comm*>& comms, bool frees) {
         if (comm->failed) comm->shared->arrived = -MOST;
         munmap(comm->shared, sizeof(Shared));
         delete comm;
+        --comms_alive;
     }
 }
 
@@ -337,6 +338,7 @@ struct ncclUniqueId { char internal[128]; };
 void fakeSet(const char* name, long value) { Faults::all().set(name, value); }
 long fakeGet(const char* name) { return fault(name); }
 long fakeBytes() { return bytes_moved; }
+long fakeComms() { return comms_alive; }
 
 void* fakeStreamCreate() { return new Stream; }
 int fakeStreamQuery(void* stream) {
@@ -417,6 +419,7 @@ int ncclCommInitRankConfig(Comm** out, int size, ncclUniqueId id, int seat, void
     Shared* shared = open_shared(id.internal);
     if (shared == nullptr) return SYSTEM;
     auto* comm = new Comm;
+    ++comms_alive;
     comm->size = size;
     comm->seat = seat;
     comm->shared = shared;
@@ -431,6 +434,7 @@ int ncclCommInitRankConfig(Comm** out, int size, ncclUniqueId id, int seat, void
     if (code != OK) {
         munmap(shared, sizeof(Shared));
         delete comm;
+        --comms_alive;
         return code;
     }
     *out = comm;

@@ -81,4 +81,7 @@ inline long fault(const char* name) {
 /// Bytes that calls have moved so far, in this process.
 inline std::atomic<long> bytes_moved{0};
 
+/// Communicators that this process has made, and not aborted.
+inline std::atomic<long> comms_alive{0};
+
 }  // namespace fake

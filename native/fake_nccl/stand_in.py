@@ -55,7 +55,7 @@ class StandIn:
             "fakeGet": [ctypes.c_char_p],
         }.items():
             getattr(dll, name).argtypes = types
-        dll.fakeBytes.restype = dll.fakeGet.restype = number
+        dll.fakeBytes.restype = dll.fakeComms.restype = dll.fakeGet.restype = number
         self._job = ctypes.CFUNCTYPE(None)
         dll.fakeRun.argtypes = [pointer, self._job]
         self._jobs: dict[int, tuple[deque[Callable[[], None]], Any]] = {}
@@ -149,6 +149,11 @@ class StandIn:
     @property
     def bytes_moved(self) -> int:
         return int(self.dll.fakeBytes())
+
+    @property
+    def comms(self) -> int:
+        """Communicators that this process has made and not aborted."""
+        return int(self.dll.fakeComms())
 
     def _come_within_slice(self, event: _Event) -> bool:
         return self._checked(self.dll.fakeEventSynchronize(event.handle, _SLICE_US))

@@ -240,3 +240,26 @@ def test_a_call_that_an_end_overtakes_is_cut(ranks: Ranks) -> None:
     for rank in range(3):
         ranks.start(str(rank), ends_within_a_launch, rank, ranks)
     assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True, [0] * 4)] * 2
+
+
+def is_idle(rank: int, ranks: Ranks) -> list[int]:
+    """Communicators of this process after each change, once what is freed is gone."""
+    join_live(rank, ranks)
+    idle = dist.new_group()
+    dist.barrier(idle)
+    counts = []
+    for epoch in range(2, 6):
+        dist.barrier()
+        groups.drain("a move", epoch=epoch)
+        groups.switchover(epoch, ranks.connect())
+        dist.barrier()
+        until = time.monotonic() + 10
+        while device().comms > 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        counts.append(device().comms)
+    return counts
+
+
+def test_a_group_that_is_never_called_piles_up_nothing(ranks: Ranks) -> None:
+    """Its own of this epoch, the one that was called last, and the world's."""
+    assert ranks.run(is_idle) == [[3] * 4] * 3

@@ -135,7 +135,7 @@ class NcclCommunicator:
         started = time.perf_counter_ns()
         session, prepare_ns = self._upcoming.take(epoch)
         if (old := self._session) is not None:
-            session.before = [*old.before, old]
+            session.before = self._still_held(old)
         self._session = session
         self._stats = LinkStats(
             opened=session.size - 1,
@@ -143,6 +143,14 @@ class NcclCommunicator:
             prepare_ns=prepare_ns,
             switchover_ns=time.perf_counter_ns() - started,
         )
+
+    def _still_held(self, old: NcclSession) -> list[NcclSession]:
+        """Sessions whose memory the new one waits for. One that was never called has only sockets
+        and buffers of the host, and is freed: a group may be idle for many epochs."""
+        if old.connected:
+            return [*old.before, old]
+        endings.free(self._library, [old])
+        return old.before
 
     def discard(self, epoch: int) -> None:
         self._upcoming.discard(epoch)
