@@ -145,6 +145,25 @@ def test_every_call_gives_the_bits_of_the_native_one(ranks: Ranks) -> None:
         assert differ == []
 
 
+def uneven_lists(rank: int, ranks: Ranks) -> list[bool]:
+    """Seat n gives, and gets, n + 1 numbers; the last one none."""
+    join_live(rank, ranks)
+    counts = [1, 2, 0]
+    parts = [torch.empty(count) for count in counts]
+    dist.all_gather(parts, values(rank, counts[rank], 1))
+    wanted = [values(seat, count, 1) for seat, count in enumerate(counts)]
+    part = torch.empty(counts[rank], dtype=torch.int64)
+    numbers = torch.int64
+    given = [values(rank, count, 2, numbers) for count in counts]
+    dist.reduce_scatter(part, given)
+    sums = sum(values(seat, counts[rank], 2, numbers) for seat in range(ranks.size))
+    return [*map(torch.equal, parts, wanted), torch.equal(part, torch.as_tensor(sums))]
+
+
+def test_lists_may_be_uneven(ranks: Ranks) -> None:
+    assert ranks.run(uneven_lists) == [[True] * 4] * 3
+
+
 def averages(rank: int, ranks: Ranks) -> tuple[bool, bool, str]:
     """AVG, and a factor before the sum, as FSDP2 asks for them."""
     join_live(rank, ranks)

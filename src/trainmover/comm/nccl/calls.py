@@ -134,9 +134,44 @@ def _allgather(stage: Stage, args: Args, named: Named) -> Any:
     checks, options = Checks("allgather", stage.size), options_of(args[2:], named)
     given = checks.one(argument(args, named, 1, "input"), "input tensor")
     lists = argument(args, named, 0, "output")
-    tensors = checks.one_each(checks.nested(lists, "output"), given, "output")
-    _gather_into_list(stage, given, tensors)
+    tensors = _one_for_each(checks, lists, given, "output")
+    if _are_even(tensors, given):
+        _gather_into_list(stage, given, tensors)
+    else:
+        _gather_uneven(stage, given, tensors)
     return stage.launch(lists, options)
+
+
+def _one_for_each(checks: Checks, lists: Any, like: Tensor, what: str) -> Sequence[Tensor]:
+    """The only list: a tensor for every seat, of one type, and of any size."""
+    tensors = checks.nested(lists, what)
+    if len(tensors) != checks.size:
+        checks.refuse(f"requires {checks.size} {what} tensors, one for every rank")
+    for index, tensor in enumerate(tensors):
+        if checks.dense(tensor).dtype != like.dtype:
+            checks.refuse(f"{what} tensor {index} has type {tensor.dtype}, not {like.dtype}")
+    return tensors
+
+
+def _are_even(tensors: Sequence[Tensor], like: Tensor) -> bool:
+    """All seats answer alike: each has all the sizes, and its own is that of `like`."""
+    return all(tensor.shape == like.shape for tensor in tensors)
+
+
+def _gather_uneven(stage: Stage, given: Tensor, tensors: Sequence[Tensor]) -> None:
+    """A broadcast from every seat, as one call."""
+    Checks("allgather", stage.size).alike(tensors[stage.seat], given, stage.seat)
+    source = stage.reads(given).data_ptr()
+    for seat, tensor in enumerate(tensors):
+        target = stage.writes(tensor)
+        at = source if seat == stage.seat else target.data_ptr()
+        _broadcast_one(stage, at, target, seat)
+
+
+def _broadcast_one(stage: Stage, at: int, target: Tensor, root: int) -> None:
+    to, count = target.data_ptr(), nbytes(target)
+    if count:
+        stage.call(lambda nccl, on: nccl.broadcast(at, to, count, UINT8, root, *on))
 
 
 def _gather_into_list(stage: Stage, given: Tensor, tensors: Sequence[Tensor]) -> None:
@@ -170,10 +205,38 @@ def _allgather_coalesced(stage: Stage, args: Args, named: Named) -> Any:
 def _reduce_scatter(stage: Stage, args: Args, named: Named) -> Any:
     checks, options = Checks("reduce_scatter", stage.size), options_of(args[2:], named)
     output = checks.one(outputs := argument(args, named, 0, "output"), "output tensor")
-    lists = checks.nested(argument(args, named, 1, "input"), "input")
-    parts = [stage.reads(tensor) for tensor in checks.one_each(lists, output, "input")]
-    _scatter_one(stage, checks, output, stage.holds(torch.stack(parts)), options.reduction)
+    given = _one_for_each(checks, argument(args, named, 1, "input"), output, "input")
+    parts = [stage.reads(tensor) for tensor in given]
+    if _are_even(parts, output):
+        _scatter_one(stage, checks, output, stage.holds(torch.stack(parts)), options.reduction)
+    else:
+        _scatter_uneven(stage, checks, output, parts, options.reduction)
     return stage.launch(outputs, options)
+
+
+def _scatter_uneven(
+    stage: Stage, checks: Checks, output: Tensor, parts: Sequence[Tensor], asked: Any
+) -> None:
+    """A reduction to every seat, as one call."""
+    checks.alike(parts[stage.seat], output, stage.seat)
+    reduction, target = Reduction(asked, output.dtype), stage.writes(output)
+    operator = stage.operator(reduction)
+    for seat, part in enumerate(parts):
+        if part.numel():
+            _reduce_one(stage, part, target, seat, reduction, operator)
+
+
+def _reduce_one(
+    stage: Stage,
+    part: Tensor,
+    target: Tensor,
+    root: int,
+    reduction: Reduction,
+    operator: Callable[[], int],
+) -> None:
+    at, count, code = part.data_ptr(), reduction.count(part), reduction.code
+    to = target.data_ptr() if root == stage.seat else at
+    stage.call(lambda nccl, on: nccl.reduce(at, to, count, code, operator(), root, *on))
 
 
 def _send_to(stage: Stage, tensor: Tensor, seat: int) -> None:
