@@ -34,6 +34,7 @@ class _Event:
 
 class StandIn:
     type = "cpu"
+    device = torch.device("cpu")
 
     def __init__(self, library: Library) -> None:
         self.name = f"stand-in {os.getpid()}"

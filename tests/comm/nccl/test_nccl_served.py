@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from comm_ranks import Ranks
+from comm_ranks import Ranks, join_live
 from fake_nccl import built, set_faults
 
 from trainmover.comm.groups import groups
@@ -103,3 +103,19 @@ def test_a_library_that_will_not_do_is_named(
 def test_what_cannot_be_is_refused(gpu: str, name: str) -> None:
     with pytest.raises(UserError):
         checked_gpu(gpu, name)
+
+
+def scratch_elsewhere(rank: int, ranks: Ranks) -> list[Any]:
+    """The group talks from another device than the current one of the thread."""
+    join_live(rank, ranks)
+    world: Any = dist.group.WORLD
+    session, stand_in = world.member.communicator.session.device, own_device(None, 0)
+    stand_in.device = torch.device("meta")
+    first, second = session.scratch(), session.scratch()
+    return [first.device.type, first is second]
+
+
+@over_nccl
+@of_two
+def test_a_barrier_has_its_element_on_the_device_of_the_group(ranks: Ranks) -> None:
+    assert ranks.run(scratch_elsewhere) == [["meta", True]] * 2

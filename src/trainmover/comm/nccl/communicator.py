@@ -53,7 +53,7 @@ def warm_up(device: Device) -> None:
     if init.error is not None:
         raise init.error
     with device.here():
-        stream, one = device.stream(), torch.zeros(1, dtype=torch.uint8, device=device.type)
+        stream, one = device.stream(), torch.zeros(1, dtype=torch.uint8, device=device.device)
         device.follow_caller(stream)
         at = one.data_ptr()
         given.all_reduce(at, at, 1, UINT8, SUM, init.comm, device.handle(stream))

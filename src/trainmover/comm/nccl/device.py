@@ -31,10 +31,12 @@ class Device(Protocol):
 
     name   what it is called, and where it is: no two seats of a group have the same
     type   torch's name for its kind
+    device where its tensors lie: not always the current device of a thread
     """
 
     name: str
     type: str
+    device: torch.device
 
     def holds(self, tensor: Tensor) -> bool:
         """Whether the tensor lies in its memory."""

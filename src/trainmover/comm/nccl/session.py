@@ -74,6 +74,7 @@ class NcclSession:
         self._begun = self._swept = 0
         self._sweeping = threading.Lock()
         self._flights: deque[Flight] = deque()
+        self._scratch: Tensor | None = None
         self._coalesced = threading.local()
         self._absorb: Callable[[BaseException], bool] | None = None
         self._gave_up: Callable[[], None] | None = None
@@ -209,11 +210,13 @@ class NcclSession:
         return self._swept
 
     def scratch(self) -> Tensor:
-        """An element to say that one is there."""
-        return self.on_device(torch.zeros(1, dtype=torch.uint8))
+        """An element to say that one is there; the same one each time."""
+        if self._scratch is None:
+            self._scratch = self.on_device(torch.zeros(1, dtype=torch.uint8))
+        return self._scratch
 
     def on_device(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device.type)
+        return tensor.to(self.device.device)
 
     # --- the first call ---------------------------------------------------------------------------
 
