@@ -17,8 +17,8 @@ from trainmover.comm.nccl.communicator import NcclCommunicator
 from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.session import NcclSession
 
-_ON_HOST = frozenset({"monitored_barrier", "recv_anysource"})
-"""What NCCL has not."""
+_ON_HOST = frozenset({"monitored_barrier"})
+"""What NCCL has not, and needs no tensor."""
 
 
 class ByDeviceSession:

@@ -119,3 +119,19 @@ def scratch_elsewhere(rank: int, ranks: Ranks) -> list[Any]:
 @of_two
 def test_a_barrier_has_its_element_on_the_device_of_the_group(ranks: Ranks) -> None:
     assert ranks.run(scratch_elsewhere) == [["meta", True]] * 2
+
+
+def receives_from_any(rank: int, ranks: Ranks) -> str:
+    join_live(rank, ranks)
+    world: Any = dist.group.WORLD
+    with pytest.raises(RuntimeError) as refused:
+        world.recv_anysource([torch.empty(3)], 0)
+    return str(refused.value)
+
+
+@over_nccl
+@of_two
+def test_to_receive_from_any_rank_is_refused_for_tensors_of_the_device(ranks: Ranks) -> None:
+    """Over the host it would never meet what is sent over NCCL."""
+    for said in ranks.run(receives_from_any):
+        assert "recv from any rank" in said

@@ -348,7 +348,9 @@ def _peer(checks: Checks, stage: Stage, given: Any) -> int:
 
 def _not_over_nccl(op: str) -> Callable[[Stage, Args, Named], Any]:
     def refuse(stage: Stage, args: Args, named: Named) -> Any:
-        raise RuntimeError(f"ProcessGroup nccl does not support {op}")
+        raise RuntimeError(
+            f"ProcessGroup nccl does not support {op}: name the rank, or use a tensor of the host"
+        )
 
     return refuse
 
