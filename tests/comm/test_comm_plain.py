@@ -115,6 +115,21 @@ def test_a_compiler_that_was_quick_may_ask_for_more_patience(ranks: Ranks) -> No
     ranks.run(extend_timeouts)
 
 
+def sets_timeouts(rank: int, ranks: Ranks) -> tuple[timedelta, timedelta]:
+    """As torchtitan does after its first step."""
+    join_live(rank, ranks)
+    made, internals, world = dist.new_group([0, 1]), dist.distributed_c10d, dist.group.WORLD
+    internals._set_pg_timeout(timedelta(seconds=7), made)
+    internals._set_pg_timeout(timedelta(seconds=9))
+    assert world is not None
+    return made.member.timeout, world.member.timeout  # type: ignore[attr-defined, union-attr]
+
+
+@pytest.mark.parametrize("ranks", [2], indirect=True)
+def test_a_timeout_that_is_set_later_is_the_group_s(ranks: Ranks) -> None:
+    assert ranks.run(sets_timeouts) == [(timedelta(seconds=7), timedelta(seconds=9))] * 2
+
+
 def names(rank: int, ranks: Ranks) -> list[str]:
     join_live(rank, ranks)
     made = [dist.new_group([0, 1]), dist.new_group([0, 1])]

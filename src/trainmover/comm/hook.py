@@ -38,6 +38,7 @@ from trainmover.torch_internals.distributed.making import (
     replace_barrier,
     replace_batching,
     replace_making,
+    replace_timeouts,
     replace_unpickling,
     serve_nccl,
     timeout_of,
@@ -160,6 +161,7 @@ def hook_torch(groups: Groups) -> None:
     replace_barrier(_only_in_plain)
     replace_unpickling(_refusing_nothing)
     replace_batching(_as_one)
+    replace_timeouts(_of_the_group)
 
 
 def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,3 +307,17 @@ def _as_one(stock: Callable[..., Any]) -> Callable[..., Any]:
         return group.as_one_call(lambda: stock(p2p_op_list))
 
     return batch
+
+
+def _of_the_group(stock: Callable[..., None]) -> Callable[..., None]:
+    """torch sets the timeout of a group's registered backends, which carry nothing in ours."""
+
+    @functools.wraps(stock)
+    def set_timeout(timeout: timedelta, group: Any = None) -> None:
+        group = dist.group.WORLD if group is None else group
+        if isinstance(group, ShimGroup):
+            group.set_timeout(timeout)
+        else:
+            stock(timeout, group)
+
+    return set_timeout

@@ -30,6 +30,7 @@ IN_FILES: Names = {
         "_NCCL_AVAILABLE",
         "_timeout",
         "def _new_process_group_helper",
+        "def _set_pg_timeout",
         "def _store_based_barrier",
         "def _tensor_to_object",
         "rendezvous",

@@ -12,6 +12,7 @@ from torch import nn
 
 from trainmover.comm.by_device import ByDeviceSession
 from trainmover.comm.groups import groups
+from trainmover.comm.nccl.device import own_device
 
 pytestmark = [
     pytest.mark.parametrize("comm", ["nccl"], indirect=True),
@@ -143,6 +144,34 @@ def test_every_call_gives_the_bits_of_the_native_one(ranks: Ranks) -> None:
     for differ, count in ranks.run(compare):
         assert count > 30
         assert differ == []
+
+
+def small_floats(rank: int, ranks: Ranks) -> list[list[float]]:
+    """The largest of each: the stand-in compares bytes."""
+    join_live(rank, ranks)
+    found = []
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        tensor = torch.tensor([rank + 1.0, 0.5 * rank]).to(dtype)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        found.append(tensor.float().tolist())
+    return found
+
+
+def test_float8_is_reduced(ranks: Ranks) -> None:
+    assert ranks.run(small_floats) == [[[3.0, 1.0]] * 2] * 3
+
+
+def blocks_the_stream(rank: int, ranks: Ranks) -> float:
+    join_live(rank, ranks)
+    own_device(None, 0).set("kernel_us", 50_000)  # type: ignore[attr-defined]
+    tensor = torch.ones(9)
+    work: Any = dist.all_reduce(tensor, async_op=True)
+    work.block_current_stream()
+    return tensor[7].item()
+
+
+def test_a_stream_is_blocked_until_the_call_is_over(ranks: Ranks) -> None:
+    assert ranks.run(blocks_the_stream) == [3.0] * 3
 
 
 def uneven_lists(rank: int, ranks: Ranks) -> list[bool]:

@@ -49,6 +49,9 @@ class SettledWork(Work):
     def synchronize(self) -> None:
         """Nothing is left to wait for."""
 
+    def block_current_stream(self) -> None:
+        """As `synchronize`."""
+
     def is_completed(self) -> bool:
         return True
 

@@ -110,6 +110,10 @@ class NcclWork(Work):
     def synchronize(self) -> None:
         self.wait()
 
+    def block_current_stream(self) -> None:
+        """torch's own spins until the future is fulfilled, which ours is at once."""
+        self.wait()
+
     def result(self) -> list[torch.Tensor]:
         return list(flat(self._outputs))
 

@@ -62,6 +62,11 @@ def replace_batching(around: Callable[[Stock], Stock]) -> None:
     _c10d.batch_isend_irecv = torch.distributed.batch_isend_irecv = around(_c10d.batch_isend_irecv)
 
 
+def replace_timeouts(around: Callable[[Stock], Stock]) -> None:
+    """Of a group that is there already."""
+    _c10d._set_pg_timeout = around(_c10d._set_pg_timeout)
+
+
 def replace_unpickling(around: Callable[[Stock], Stock]) -> None:
     """Of what all_gather_object and its kin have received."""
     _c10d._tensor_to_object = around(_c10d._tensor_to_object)
