@@ -1,5 +1,7 @@
 """A worker's environment is torchrun's."""
 
+from dataclasses import replace
+
 import msgspec
 
 from trainmover.agent.workers.environment import Setting, worker_environment
@@ -60,3 +62,16 @@ def test_all_workers_of_a_job_hash_alike() -> None:
     ]
     assert [worker["PYTHONHASHSEED"] for worker in workers] == ["7", "7"]
     assert made()["OMP_NUM_THREADS"] == "1"
+
+
+def test_nccl_listens_where_the_machine_is_reached() -> None:
+    spec = msgspec.structs.replace(SPEC, gpu_comm="nccl")
+    setting = replace(SETTING, interface="eth1")
+
+    def said(inherited: dict[str, str], spec: JobSpec) -> str | None:
+        made = worker_environment(inherited, spec, setting, local_rank=0, restarts=0, control_fd=9)
+        return made.get("NCCL_SOCKET_IFNAME")
+
+    assert said({}, spec) == "=eth1"
+    assert said({"NCCL_SOCKET_IFNAME": "ib"}, spec) == "ib"
+    assert said({}, SPEC) is None

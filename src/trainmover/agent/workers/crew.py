@@ -19,6 +19,7 @@ import msgspec
 from trainmover import ownership
 from trainmover.agent.config import AgentConfig
 from trainmover.agent.decide import Place, place_after
+from trainmover.agent.interfaces import interface_of
 from trainmover.agent.socket_folder import make_socket_folder
 from trainmover.agent.together import WAIT_S, Together
 from trainmover.agent.workers.births import Births
@@ -223,6 +224,7 @@ class Crew:
             torch=self.torch,
             agent_pid=os.getpid(),
             tls=config.tls,
+            interface=interface_of(self._address),
         )
 
         def environment(fd: int) -> dict[str, str]:

@@ -23,6 +23,7 @@ class Setting:
     address  of this machine, as the others reach it
     torch    host:port of torch's store, as workers reach it
     sockets  folder where workers of one host meet
+    interface  on which that address is; "" if it is not known
     """
 
     machine: str
@@ -35,6 +36,7 @@ class Setting:
     torch: str
     agent_pid: int
     tls: TlsFiles | None = None
+    interface: str = ""
 
 
 def worker_environment(
@@ -51,6 +53,8 @@ def worker_environment(
     environment = {name: value for name, value in inherited.items() if name not in UNSET}
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    if spec.gpu_comm == "nccl" and setting.interface:  # NCCL would listen on every interface.
+        environment.setdefault("NCCL_SOCKET_IFNAME", f"={setting.interface}")
     environment |= {
         "LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(spec.nproc),
