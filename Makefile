@@ -141,9 +141,11 @@ bench: $(EXTENSION)
 	$(BIN)/python -m bench.rebalance
 	$(BIN)/python -m bench.anomalies
 
-gpu: $(EXTENSION)
-	$(BIN)/python -m pytest tests/gpu
-	$(BIN)/python -m bench.gpu
+# make gpu WITH=python3 takes that interpreter and its torch: for a machine without network, or with an image of its own.
+gpu: $(if $(WITH),,$(EXTENSION))
+	$(if $(WITH),$(WITH) native/backend.py)
+	PYTHONPATH="$(CURDIR)/src:$$PYTHONPATH" $(or $(WITH),$(BIN)/python) -m pytest tests/gpu
+	PYTHONPATH="$(CURDIR)/src:$$PYTHONPATH" $(or $(WITH),$(BIN)/python) -m bench.gpu
 
 lock: $(READY)
 	$(PIP) install -c constraints.txt uv

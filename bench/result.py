@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -145,6 +146,8 @@ def say(
 
 
 def _commit() -> str:
+    if shutil.which("git") is None:
+        return "none"
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "none"

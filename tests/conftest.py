@@ -4,6 +4,7 @@ import gc
 import hashlib
 import itertools
 import os
+import shutil
 import stat
 import subprocess
 from collections import defaultdict
@@ -48,10 +49,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def seed() -> str:
     """Of what changes from commit to commit: the environment's, so that a run can be had again;
     else the commit."""
+    if said := os.environ.get(SEED):
+        return said
+    if shutil.which("git") is None:
+        return "no commit"
     command = ["git", "rev-parse", "--short=12", "HEAD"]
     folder = Path(__file__).parent
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return os.environ.get(SEED) or done.stdout.strip() or "no commit"
+    return done.stdout.strip() or "no commit"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
