@@ -242,6 +242,24 @@ def test_a_call_that_an_end_overtakes_is_cut(ranks: Ranks) -> None:
     assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True, [0] * 4)] * 2
 
 
+def is_at_rest(rank: int, ranks: Ranks, planted: bool) -> bool:
+    """A call has ended that nobody has waited for, and the rank has paused at a boundary."""
+    store = join_live(rank, ranks)
+    dist.barrier()
+    dist.all_reduce(torch.ones(3), async_op=True)
+    if not planted:
+        groups.come_through(lambda: False)
+    meet(rank, ranks, store)
+    groups.drain("a move", epoch=2)
+    cut: bool = dist.group.WORLD.member.communicator.session.device.cut
+    return cut
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_a_call_that_is_known_to_have_ended_is_not_cut(ranks: Ranks, planted: bool) -> None:
+    assert ranks.run(is_at_rest, planted) == [planted] * 3
+
+
 def is_idle(rank: int, ranks: Ranks) -> list[int]:
     """Communicators of this process after each change, once what is freed is gone."""
     join_live(rank, ranks)
