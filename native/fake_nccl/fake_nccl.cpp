@@ -370,9 +370,11 @@ void fakeRun(void* stream, void (*job)()) { static_cast<Stream*>(stream)->push([
 using Held = std::shared_ptr<Event>;
 void* fakeEventCreate() { return new Held(std::make_shared<Event>()); }
 void fakeEventDestroy(void* event) { delete static_cast<Held*>(event); }
-void fakeEventRecord(void* event, void* stream) {
+int fakeEventRecord(void* event, void* stream) {
+    if (long code = fault("device_error")) return static_cast<int>(code);
     auto& held = *static_cast<Held*>(event);
     held->record(held, *static_cast<Stream*>(stream));
+    return 0;
 }
 int fakeEventQuery(void* event) {
     while (fault("query_hang") != 0) std::this_thread::sleep_for(1ms);

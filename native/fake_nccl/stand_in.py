@@ -83,7 +83,7 @@ class StandIn:
 
     def mark(self, stream: Any) -> _Event:
         event = _Event(self.dll)
-        self.dll.fakeEventRecord(event.handle, stream)
+        self._checked(self.dll.fakeEventRecord(event.handle, stream))
         return event
 
     def has_come(self, event: _Event) -> bool:
@@ -122,9 +122,13 @@ class StandIn:
         return future
 
     def _fulfil(self, future: "torch.futures.Future[Any]", event: _Event, value: Any) -> None:
-        while not self._come_within_slice(event):
-            pass
-        future.set_result(value)
+        try:
+            while not self._come_within_slice(event):
+                pass
+        except RuntimeError as error:
+            future.set_exception(error)  # type: ignore[arg-type]
+        else:
+            future.set_result(value)
 
     def records(self) -> bool:
         return bool(self.dll.fakeGet(b"capturing"))

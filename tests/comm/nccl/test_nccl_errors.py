@@ -195,5 +195,21 @@ def other_version(rank: int, ranks: Ranks) -> str:
 
 
 def test_another_version_on_a_machine_is_named(ranks: Ranks) -> None:
+def device_fails_at_rest(rank: int, ranks: Ranks) -> str:
+    """Nothing is under way whose event could tell it."""
+    join_live(rank, ranks)
+    dist.barrier()
+    device().set("device_error", 719)
+    try:
+        refused_call()
+    except Exception as error:  # noqa: BLE001  whatever it is, the test looks at it
+        return str(error)
+    return ""
+
+
+def test_a_lost_device_refuses_the_next_call(ranks: Ranks) -> None:
+    assert all("719" in said for said in ranks.run(device_fails_at_rest))
+
+
     for said in ranks.run(other_version):
         assert "seat 2 has libnccl 2.28.10, seat 0 has 2.28.9" in said
