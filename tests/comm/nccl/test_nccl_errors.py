@@ -1,6 +1,7 @@
 """What errors of the library, of an init and of the device come to over NCCL, over the stand-in."""
 
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -21,6 +22,22 @@ pytestmark = [
 
 def device() -> Any:
     return own_device(None, 0)
+
+
+def errs_while_the_script_stands(rank: int, ranks: Ranks) -> bool:
+    """In a wait of torch's: nobody asks the library."""
+    join_live(rank, ranks)
+    dist.barrier()
+    device().set("error_after", 0)
+    dist.all_reduce(torch.ones(3), async_op=True)
+    until = time.monotonic() + 30
+    while not groups.draining and time.monotonic() < until:
+        time.sleep(0.01)
+    return groups.draining
+
+
+def test_an_error_that_nobody_asks_for_ends_the_epoch(ranks: Ranks) -> None:
+    assert ranks.run(errs_while_the_script_stands) == [True] * 3
 
 
 def errs_in_the_background(rank: int, ranks: Ranks) -> Any:
@@ -178,6 +195,22 @@ def device_fails(rank: int, ranks: Ranks) -> list[str]:
     return told
 
 
+def device_fails_at_rest(rank: int, ranks: Ranks) -> str:
+    """Nothing is under way whose event could tell it."""
+    join_live(rank, ranks)
+    dist.barrier()
+    device().set("device_error", 719)
+    try:
+        refused_call()
+    except Exception as error:  # noqa: BLE001  whatever it is, the test looks at it
+        return str(error)
+    return ""
+
+
+def test_a_lost_device_refuses_the_next_call(ranks: Ranks) -> None:
+    assert all("719" in said for said in ranks.run(device_fails_at_rest))
+
+
 def test_a_device_that_is_lost_is_told(ranks: Ranks) -> None:
     assert all("719" in told[0] for told in ranks.run(device_fails))
 
@@ -195,21 +228,5 @@ def other_version(rank: int, ranks: Ranks) -> str:
 
 
 def test_another_version_on_a_machine_is_named(ranks: Ranks) -> None:
-def device_fails_at_rest(rank: int, ranks: Ranks) -> str:
-    """Nothing is under way whose event could tell it."""
-    join_live(rank, ranks)
-    dist.barrier()
-    device().set("device_error", 719)
-    try:
-        refused_call()
-    except Exception as error:  # noqa: BLE001  whatever it is, the test looks at it
-        return str(error)
-    return ""
-
-
-def test_a_lost_device_refuses_the_next_call(ranks: Ranks) -> None:
-    assert all("719" in said for said in ranks.run(device_fails_at_rest))
-
-
     for said in ranks.run(other_version):
         assert "seat 2 has libnccl 2.28.10, seat 0 has 2.28.9" in said

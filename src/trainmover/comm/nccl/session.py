@@ -24,6 +24,7 @@ from trainmover.comm.nccl.device import Device
 from trainmover.comm.nccl.ending import endings
 from trainmover.comm.nccl.library import Library, NcclError
 from trainmover.comm.nccl.stage import Stage
+from trainmover.comm.nccl.watcher import watcher
 from trainmover.comm.nccl.work import Flight, NcclWork
 from trainmover.comm.progress import Stall
 from trainmover.errors import PeerLost, UserError
@@ -237,6 +238,7 @@ class NcclSession:
         if not self._proof:
             self._proof.append(found)
         self.connected = True
+        watcher.add(self)
 
     def run_now(self, *calls: Callable[[tuple[int, int]], None]) -> None:
         """Make calls and wait for them on the host, while connecting."""
@@ -301,15 +303,29 @@ class NcclSession:
         if self.lost:
             return True
         if not self.over and (trouble := self.trouble()) is not None:
-            self.failed = trouble
-            self.judge(trouble)
-            self.abort(str(trouble))
+            self._fail(trouble)
         return False
+
+    def look(self) -> None:
+        """See `watcher`. Under the lock that frees the communicator, and not during a call."""
+        if self.over or not self.calling.acquire(blocking=False):
+            return
+        try:
+            trouble = self.trouble()
+        finally:
+            self.calling.release()
+        if trouble is not None and not self.over:
+            self._fail(trouble)
+
+    def _fail(self, trouble: RuntimeError) -> None:
+        self.failed = trouble
+        self.judge(trouble)
+        self.abort(str(trouble))
 
     def trouble(self) -> RuntimeError | None:
         """What the library has noted in the background; None for nothing."""
         if self.over or self.freed.is_set():
-            return None
+            return self.failed
         return self.library.async_error(self.comm)
 
     def translate(self, error: Exception) -> Exception:
