@@ -6,6 +6,7 @@
 //   pulse   once a second: how far each machine is
 
 import * as api from "./api.js";
+import { clock, isOver } from "./words.js";
 
 const ENTRIES_KEPT = 300;
 const POINTS_KEPT = 900;
@@ -14,7 +15,8 @@ const LOOK_AGAIN_MS_A_MACHINE = 3;
 const RETRY_MS = 1000;
 
 export function follow(changed) {
-  const live = { status: null, entries: [], points: [[], [], []], away: "", over: false, seq: 0 };
+  const live = { status: null, entries: [], points: [[], [], []], away: "", seq: 0 };
+  let heard = Date.now();
   let source = null;
   let timer = 0;
   let stopped = false;
@@ -26,16 +28,26 @@ export function follow(changed) {
     try {
       live.status = await api.status();
       live.seq = Math.max(live.seq, live.status.seq);
-      live.over = live.over || live.status.phase === "ended";
-      live.away = "";
+      reached();
       tell();
       return true;
     } catch (error) {
       if (error.status === 401) return lost(error.message);
-      live.away = live.over ? "" : "The controller is away. Training goes on; this page tries again.";
-      tell();
+      unreached();
       return false;
     }
+  }
+
+  function reached() {
+    heard = Date.now();
+    live.away = "";
+  }
+
+  // Nothing is known then of the job: it may train on, or its supervisor was killed with it.
+  function unreached() {
+    const since = `No contact with the controller since ${clock(heard * 1000)}.`;
+    live.away = isOver(live.status) ? "" : `${since} The run may have ended; this page tries again.`;
+    tell();
   }
 
   function lost(why) {
@@ -60,7 +72,7 @@ export function follow(changed) {
   }
 
   function pulse(beat) {
-    live.over = beat.over;
+    reached();
     live.points = add(live.points, beat);
     if (live.status) live.status = moved(live.status, beat);
     tell();
@@ -69,14 +81,13 @@ export function follow(changed) {
   async function begin() {
     if (stopped) return;
     const there = await look();
-    if (stopped) return;
+    if (stopped || isOver(live.status)) return;
     if (!there) return void setTimeout(begin, RETRY_MS);
     const after = live.entries.length ? live.seq : Math.max(0, live.seq - 100);
     source = api.stream(after, { message: entry, pulse }, () => {
       if (stopped) return;
-      if (!live.over) live.away = "The controller is away. Training goes on; this page tries again.";
-      tell();
-      setTimeout(begin, RETRY_MS);
+      unreached();
+      if (!isOver(live.status)) setTimeout(begin, RETRY_MS);
     });
   }
 
@@ -103,6 +114,6 @@ function moved(status, beat) {
     if (step === machine.step && step_ms === machine.step_ms && away === machine.away) return machine;
     return { ...machine, step: step ?? machine.step, step_ms: step_ms ?? machine.step_ms, away };
   });
-  const { phase, epoch, step, loss, step_ms } = beat;
-  return { ...status, phase, epoch, step, loss, step_ms, machines };
+  const { phase, epoch, step, loss, step_ms, code, ended_because } = beat;
+  return { ...status, phase, epoch, step, loss, step_ms, code, ended_because, machines };
 }

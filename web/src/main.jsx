@@ -8,7 +8,7 @@ import { Incidents, Timeline } from "./incidents.jsx";
 import { follow } from "./live.js";
 import { Chosen, Legend, Machines } from "./machines.jsx";
 import { Plan } from "./plan.jsx";
-import { ago, clock, doing, ms, number, size, spans } from "./words.js";
+import { ago, clock, doing, ending, ms, number, size, spans } from "./words.js";
 
 const ACTS = {
   move: "Its ranks go to a standby; the job pauses for a moment.",
@@ -135,24 +135,23 @@ function Body({ live, status, role, chosen, choose, ask, steer }) {
 function Head({ status, live, role }) {
   const old = status && status.version !== __VERSION__;
   const away = live?.away || "";
+  useEffect(() => { document.title = status ? `${doing(status, away)} - ${status.run} - trainmover` : "trainmover"; });
   const told = old ? `This page is of version ${__VERSION__}, the controller of ${status.version}: load it again.` : away;
   return (
     <header>
       <h1>trainmover <small>{status ? status.run : " "}</small></h1>
       <dl>
-        <Figure name="the job is" value={status ? doing(status, live.over) : "..."} wide />
+        <Figure name="the job is" value={status ? doing(status, away) : "..."} wide />
         <Figure name="membership" value={status?.epoch ?? "-"} />
         <Figure name="step" value={status?.step ?? "-"} />
         <Figure name="loss" value={number(status?.loss)} />
         <Figure name="a step" value={ms(status?.step_ms)} />
         <Figure name="you are" value={role || "..."} />
       </dl>
-      <p class="banner" role="status">{told || (live?.over && ended(status)) || " "}</p>
+      <p class="banner" role="status">{told || ending(status) || " "}</p>
     </header>
   );
 }
-
-const ended = (status) => status && `${status.ended_because}${status.trouble && status.trouble !== "unknown" ? ` (${status.trouble})` : ""}`;
 
 const Figure = ({ name, value, wide }) => <div class={wide ? "figure-wide" : ""}><dt>{name}</dt><dd>{value}</dd></div>;
 

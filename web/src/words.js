@@ -36,12 +36,24 @@ export function looks(machine) {
   return { warm: "warm", cold: "cold", down: "cold" }[machine.state] || "warming";
 }
 
-export function doing(status, over) {
+export const isOver = (status) => status != null && status.code != null;
+
+// away: why nothing is known of the job now, or "".
+export function doing(status, away) {
   const change = status.change;
-  if (over || status.phase === "ended") return "ended";
+  if (isOver(status)) return status.code ? `ended, exit status ${status.code}` : "ended";
+  if (away) return "no contact";
   if (!change) return status.phase;
   if (change.waits) return `waits for a machine, ${change.waits.left_s.toFixed(0)} s left`;
   return change.kind === "move" ? `running, move: ${change.stage}` : `recovering: ${change.stage}`;
+}
+
+// How the job has ended; "" while it goes on.
+export function ending(status) {
+  if (!isOver(status)) return "";
+  const how = status.code ? `The job has ended with exit status ${status.code}.` : "The job has ended: every rank ran its script to the end.";
+  const kind = status.trouble && status.trouble !== "unknown" ? ` (${status.trouble})` : "";
+  return [how, `${status.ended_because}${kind}`.trim()].filter(Boolean).join("\n");
 }
 
 const SLOW = 1.5;

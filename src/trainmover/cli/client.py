@@ -18,6 +18,8 @@ from trainmover.token_file import read_token
 CONNECT_S = 5.0
 DIALS_MAX = 5
 V1 = "/api/v1"
+NEVER = 10**18 - 1
+"""Number that no entry of a journal comes to."""
 
 
 class Client:
@@ -58,12 +60,17 @@ class Client:
             return answer
 
     def follow(self, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Entries above `after`, then each as it comes, until the run ends."""
+        """Yield entries above `after`, then each as it comes, until the run ends."""
+        return self._follow(f"{V1}/events", after)
+
+    def pulses(self) -> Iterator[dict[str, Any]]:
+        """Yield what changes all the time, once a second; the last one says how the job ended."""
+        said = self._follow(f"{V1}/events?pulse=true", NEVER)
+        return (one for one in said if "over" in one)
+
+    def _follow(self, path: str, after: int) -> Iterator[dict[str, Any]]:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-        with (
-            self._translated(),
-            self._http.stream("GET", f"{V1}/events", headers=headers) as reply,
-        ):
+        with self._translated(), self._http.stream("GET", path, headers=headers) as reply:
             reply.raise_for_status()
             for line in reply.iter_lines():
                 if line.startswith("data: "):

@@ -1,6 +1,7 @@
 """How far a run is: a line at the foot of a terminal, in a file now and then, and `top`."""
 
 import io
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -115,8 +116,13 @@ def test_a_frame_fits_the_terminal_and_is_drawn_over_the_one_before(
 class FakeClient:
     """Gives one status after the other; then the run has ended."""
 
-    def __init__(self, *given: dict[str, Any]) -> None:
+    def __init__(self, *given: dict[str, Any], pulses: Sequence[dict[str, Any]] = ()) -> None:
         self._given = list(given)
+        self._pulses = pulses
+
+    def pulses(self) -> Iterator[dict[str, Any]]:
+        yield from self._pulses
+        raise PeerLost("The run did not answer.", means="It has ended.", do="Nothing.")
 
     def status(self) -> dict[str, Any]:
         if not self._given:
@@ -138,5 +144,21 @@ def test_in_a_file_top_tells_what_is_new_until_the_run_ends(
         "step 5 of 100 (5 %)",
         "step 6 of 100 (6 %)",
     ]
-    assert err == "the run has ended\n"
+    assert err.startswith("no contact with the run since ")
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("code", "because", "said"),
+    [
+        (0, "", "the run has ended: every rank ran its script to the end"),
+        (1, "m1 was lost\nMore", "the run has ended with exit status 1: m1 was lost\nMore"),
+    ],
+)
+def test_top_says_how_the_run_has_ended(
+    code: int, because: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    going = {"over": False, "code": None, "ended_because": ""}
+    client: Any = FakeClient(pulses=[going, {"over": True, "code": code, "ended_because": because}])
+    assert top.follow(client, 1.0) == 0
+    assert capsys.readouterr().err == f"{said}\n"

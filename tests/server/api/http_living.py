@@ -23,6 +23,7 @@ from trainmover.protocol import messages as m
 from trainmover.server.history.past import Past
 from trainmover.server.http.api import Api
 from trainmover.server.http.roles import Role
+from trainmover.server.machines.absence import AGENT_ENDED
 from trainmover.server.run import Server, bind
 
 SPEC = m.JobSpec(run_id="calm-heron", argv=["x"], machines=2, standbys=2, fingerprint_every=0)
@@ -83,6 +84,22 @@ class Living:
         """As a process that is killed: nothing is said to anybody."""
         self.do(self._die())
 
+    def finish(self) -> None:
+        """Every rank's script runs to its end."""
+        self.do(self._finish())
+
+    def lose(self, *machines: str) -> None:
+        """Their agents end, which the host of the controller sees."""
+        self.do(self._lose(machines))
+
+    def stop(self, code: int, why: str) -> None:
+        """As Ctrl-C does."""
+        self.do(self._stop(code, why))
+
+    def leave(self) -> None:
+        """The job is over: its controller leaves once the machines have."""
+        self.do(self._leave())
+
     def come_back(self) -> None:
         """Another controller goes on from the journal."""
         self.do(self._come_back())
@@ -139,6 +156,25 @@ class Living:
             if job.change is None and len(running) == SPEC.machines:
                 for player in running:
                     player.commit(1, first=False)
+
+    async def _finish(self) -> None:
+        self._training.cancel()
+        for player in self.players:
+            player.finish()
+
+    async def _lose(self, machines: tuple[str, ...]) -> None:
+        for player in self.players:
+            if player.machine in machines:
+                player.die()
+                self.server.machine_ended(player.machine, AGENT_ENDED)
+
+    async def _stop(self, code: int, why: str) -> None:
+        self.server.stop(code, why)
+
+    async def _leave(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await self.server.ended
+        await self._die()
 
     async def _die(self) -> None:
         self.server.pulse.stop()

@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -159,13 +159,54 @@ def test_the_page_goes_on_when_a_controller_dies_and_returns(page: Any, tmp_path
         page.goto(living.address())
         page.wait_for_selector("[data-machine=m4]")
         living.die()
-        says(page, "The controller is away", ".banner")
+        says(page, "No contact with the controller since", ".banner")
+        says(page, "The run may have ended", ".banner")
+        says(page, "no contact", "dd")
+        assert "Training goes on" not in page.inner_text("body")
         living.come_back()
         page.wait_for_function(
-            "() => !document.querySelector('.banner').textContent.includes('away')"
+            "() => !document.querySelector('.banner').textContent.includes('contact')"
         )
         act(page, "m4", "cordon")
         says(page, "m4 is cordoned")
+
+
+def _ends_well(living: Living) -> None:
+    living.finish()
+
+
+def _loses_all_standbys_and_one(living: Living) -> None:
+    living.lose("m2", "m3", "m4")
+
+
+def _is_stopped(living: Living) -> None:
+    living.stop(130, "stopped by SIGINT")
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize(
+    ("ends", "state", "how"),
+    [
+        (_ends_well, "ended", "The job has ended: every rank ran its script to the end."),
+        (_loses_all_standbys_and_one, "ended, exit status 1", "were lost: its agent has ended"),
+        (_is_stopped, "ended, exit status 130", "stopped by SIGINT"),
+    ],
+)
+def test_the_page_says_how_the_job_has_ended(
+    page: Any, tmp_path: Path, ends: Callable[[Living], None], state: str, how: str
+) -> None:
+    """And says so still when the controller has left."""
+    with Living(tmp_path) as living:
+        page.goto(living.address())
+        page.wait_for_selector("[data-machine=m4]")
+        ends(living)
+        living.leave()
+        says(page, how, ".banner")
+        page.wait_for_function(
+            "(state) => document.querySelector('dd').textContent == state", arg=state
+        )
+        assert page.title().startswith(f"{state} - calm-heron")
+        assert "contact" not in page.inner_text("body")
 
 
 @pytest.mark.turns(4)

@@ -74,6 +74,25 @@ def test_a_pulse_comes_for_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     play(tmp_path, act)
 
 
+def test_the_last_pulse_says_how_the_job_has_ended(tmp_path: Path) -> None:
+    """Though the one before was made a moment ago."""
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        last: dict[str, object] = {}
+        async with client.stream("GET", f"{V1}/events?pulse=true", headers=SSE) as reply:
+            async for line in reply.aiter_lines():
+                if line.startswith("data: ") and "phase" in (said := json.loads(line[6:])):
+                    last = said
+                    if not said["over"]:
+                        assert (said["code"], said["ended_because"]) == (None, "")
+                        server.stop(130, "stopped by SIGINT")
+        assert last["over"]
+        assert last["code"] == 130
+        assert "stopped by SIGINT" in str(last["ended_because"])
+
+    play(tmp_path, act)
+
+
 def test_an_entry_is_encoded_once_for_all_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

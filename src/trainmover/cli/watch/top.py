@@ -16,6 +16,7 @@ from trainmover.cli.client import Client
 from trainmover.cli.console import Terminal
 from trainmover.cli.options import which_run
 from trainmover.cli.output import json_line, say
+from trainmover.cli.watch.ending import EndWatcher
 from trainmover.cli.watch.progress import line
 from trainmover.cli.watch.status import doing, show
 from trainmover.errors import PeerLost
@@ -35,6 +36,7 @@ def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
     live = sys.stdout.isatty() and not as_json
     shown: Callable[[dict[str, Any], list[str]], str]
     shown = Frames().frame if live else Lines(as_json=as_json).line
+    watcher = EndWatcher(client)
     try:
         for status, said in _looks(client, max(0.1, every_s)):
             sys.stdout.write(shown(status, said))
@@ -42,7 +44,7 @@ def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
     except KeyboardInterrupt:
         pass
     except PeerLost:
-        say("the run has ended", to=sys.stderr)
+        say(watcher.text(), to=sys.stderr)
     return 0
 
 

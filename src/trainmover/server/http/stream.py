@@ -64,10 +64,10 @@ class Feed:
         return data
 
     def pulse(self) -> bytes:
-        """What changes all the time: at most a second old."""
+        """Return what changes all the time: at most a second old, and true once the job is over."""
         at_s, line = self._pulse
         now_s = self._now_s()
-        if now_s - at_s >= PULSE_S / 2:
+        if self._server.over or now_s - at_s >= PULSE_S / 2:
             line = b"event: pulse\ndata: %s\n\n" % msgspec.json.encode(pulse(self._server))
             self._pulse = (now_s, line)
         return line
@@ -105,15 +105,16 @@ class EventStream:
 
     async def _parts(self) -> AsyncIterator[bytes]:
         while True:
-            more = self._server.news.more
+            more, over = self._server.news.more, self._server.over
             async for told in self._server.news.since(self._after):
                 yield self._feed.line(told)
                 self._after = told.seq
             if self._pulses:
                 yield self._feed.pulse()
-            if self._server.over:
+            if over:  # The last pulse was made after the end.
                 return
-            await self._next(more)
+            if not self._server.over:
+                await self._next(more)
 
     async def _next(self, more: asyncio.Event) -> None:
         """Until there is something to say."""
@@ -155,5 +156,7 @@ def pulse(server: Server) -> Pulse:
         loss=progress.loss,
         step_ms=progress.step_ms,
         over=server.over,
+        code=job.code,
+        ended_because=job.ended_because,
         machines=machines,
     )

@@ -205,7 +205,9 @@ class Entry(TypedDict):
 
 
 class Pulse(TypedDict):
-    """What changes all the time, once a second. machines: name -> step, ms a step, away."""
+    """State that changes all the time, once a second. machines: name -> step, ms a step, away.
+    over: the job has ended, or its controller leaves; code, ended_because: how the job has ended,
+    None and "" before that."""
 
     at_us: int
     phase: str
@@ -214,6 +216,8 @@ class Pulse(TypedDict):
     loss: float | None
     step_ms: float | None
     over: bool
+    code: int | None
+    ended_because: str
     machines: dict[str, tuple[int | None, float | None, bool]]
 
 
