@@ -27,6 +27,7 @@ async function reply(method, path, body, options = {}) {
 const request = async (method, path, body) => (await reply(method, path, body)).json();
 
 export const status = () => request("GET", "/status");
+export const loss = (machine) => request("GET", `/machines/${encodeURIComponent(machine)}/loss`);
 export const session = () => request("GET", "/session");
 export const ask = (what, body) => request("POST", `/${what}`, body);
 

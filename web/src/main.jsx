@@ -7,16 +7,9 @@ import { Chart } from "./chart.jsx";
 import { Incidents, Timeline } from "./incidents.jsx";
 import { follow } from "./live.js";
 import { Chosen, Legend, Machines } from "./machines.jsx";
+import { Ask, Kill } from "./dialogs.jsx";
 import { Plan } from "./plan.jsx";
 import { ago, clock, doing, ending, ms, number, size, spans } from "./words.js";
-
-const ACTS = {
-  move: "Its ranks go to a standby; the job pauses for a moment.",
-  drain: "It is cordoned, then its ranks go to a standby; the job pauses for a moment.",
-  cordon: "No change will choose it until it is uncordoned. Ranks that it has it keeps.",
-  uncordon: "It may take ranks again.",
-  kill: "A drill: its agent and workers die at once, and the job recovers.",
-};
 
 async function begin() {
   const code = /^#code=(.+)$/.exec(location.hash)?.[1];
@@ -84,9 +77,9 @@ function Run({ role, leave }) {
     feed.current.look();
   }
 
-  function act({ what, machine, reason }) {
+  function act({ what, machine, reason, force }) {
     setAsked(null);
-    ask(what, what === "kill" ? { machine } : { machine, reason }, `${what} ${machine}`);
+    ask(what, what === "kill" ? { machine, force } : { machine, reason }, `${what} ${machine}`);
   }
 
   const steer = (going) => ask("plan", { going }, going ? "continue the plan" : "stop the plan");
@@ -97,7 +90,8 @@ function Run({ role, leave }) {
       <Head status={status} live={live} role={role} />
       <p class="said" role="status" aria-live="polite">{said}</p>
       {status ? <Body live={live} status={status} role={role} chosen={chosen} choose={choose} ask={setAsked} steer={steer} /> : null}
-      {asked ? <Ask asked={asked} act={act} close={() => setAsked(null)} /> : null}
+      {asked?.what === "kill" ? <Kill asked={asked} act={act} close={() => setAsked(null)} /> : null}
+      {asked && asked.what !== "kill" ? <Ask asked={asked} act={act} close={() => setAsked(null)} /> : null}
     </>
   );
 }
@@ -182,29 +176,6 @@ function Events({ entries }) {
     <ol class="events">
       {entries.slice(-100).reverse().map((one) => <li key={one.seq}><time>{clock(one.at_us)}</time> <span>{one.text}</span></li>)}
     </ol>
-  );
-}
-
-function Ask({ asked, act, close }) {
-  const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
-  const { what, machine } = asked;
-  function submit(event) {
-    event.preventDefault();
-    act({ ...asked, reason: new FormData(event.target).get("reason") || "" });
-  }
-  return (
-    <dialog ref={dialog} onClose={close} aria-labelledby="asked">
-      <form onSubmit={submit}>
-        <h2 id="asked">{what} {machine}?</h2>
-        <p>{ACTS[what]}</p>
-        {what === "kill" ? null : <label>Why <input name="reason" maxLength={1000} placeholder="kept in the journal" /></label>}
-        <p class="acts">
-          <button class={what === "kill" ? "act danger" : "act"} data-confirm autofocus>{what} {machine}</button>
-          <button type="button" class="act" onClick={close}>leave it</button>
-        </p>
-      </form>
-    </dialog>
   );
 }
 

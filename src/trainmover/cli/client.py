@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -18,6 +19,7 @@ from trainmover.token_file import read_token
 CONNECT_S = 5.0
 DIALS_MAX = 5
 V1 = "/api/v1"
+NOT_FOUND = 404
 NEVER = 10**18 - 1
 """Number that no entry of a journal comes to."""
 
@@ -43,6 +45,15 @@ class Client:
     def incident(self, number: int) -> dict[str, Any]:
         return self._get(f"{V1}/incidents/{number}")  # type: ignore[no-any-return]
 
+    def loss(self, machine: str) -> dict[str, Any] | None:
+        """Return what the loss of a machine would mean; None if there is no such machine."""
+        with self._translated():
+            reply = self._http.get(f"{V1}/machines/{quote(machine, safe='')}/loss")
+            if reply.status_code == NOT_FOUND:
+                return None
+            reply.raise_for_status()
+            return reply.json()  # type: ignore[no-any-return]
+
     def events(self, after: int = 0) -> list[dict[str, Any]]:
         return self._get(f"{V1}/events?after={after}")  # type: ignore[no-any-return]
 
@@ -50,7 +61,7 @@ class Client:
         """For a session of a browser; good once."""
         return self.ask("codes", {})
 
-    def ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
+    def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """POST move, drain, kill, stop ...; waits for the answer, however long it takes."""
         self.status()  # A connection that has proved the token is pushed out by none.
         with self._translated():

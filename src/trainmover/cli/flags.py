@@ -11,6 +11,7 @@ from trainmover.simulator.faults import MIXES, NAMES
 
 SHELLS = ("bash", "fish", "zsh")
 _DEADLINE = "when it will be gone: 90s, 10m, 1h from now; what cannot be in time is said"
+_FORCE = "also if that ends the job"
 _HOLD = "each stays cordoned until trainmover uncordon; else it gets fresh processes"
 _PLACE_FROM = "JSON: a list of machines in the order of their ranks, or {slot: machine}"
 _PLACE_BY = "is called with the status (as --json has it), and returns the same"
@@ -115,6 +116,11 @@ def machine(parser: argparse.ArgumentParser) -> None:
     """Name one."""
     parser.add_argument("machine", help="its name, as trainmover status shows it")
     which_run(parser)
+
+
+def kill(parser: argparse.ArgumentParser) -> None:
+    machine(parser)
+    parser.add_argument("--force", action="store_true", help=_FORCE)
 
 
 def machines(parser: argparse.ArgumentParser, others: str) -> None:

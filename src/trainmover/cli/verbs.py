@@ -88,7 +88,7 @@ VERBS = {
         "trainmover.cli.steer.plans",
         flags.plan,
     ),
-    "kill": Verb("let a machine die, to see the job recover", _ASK, flags.machine),
+    "kill": Verb("kill a machine, to see the job recover", "trainmover.cli.steer.kill", flags.kill),
     "stop": Verb(
         "end a live run in order, with one more checkpoint where some are written",
         "trainmover.cli.steer.stop",

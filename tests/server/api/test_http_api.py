@@ -9,9 +9,12 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from http_jobs import training
 from http_plays import AUTH, TOKEN, V1, VIEWER, WAIT_S, play
 
 from trainmover import descriptors
+from trainmover.controller.change.seats import without_machines
+from trainmover.ids import MachineId
 from trainmover.server.http import visitor
 from trainmover.server.http.endpoints import (
     BODY_BYTES_MAX,
@@ -36,7 +39,7 @@ def named(endpoint: Endpoint) -> str:
 
 
 def path_of(endpoint: Endpoint) -> str:
-    return endpoint.path.replace("{number}", "1")
+    return endpoint.path.replace("{number}", "1").replace("{machine}", "m1")
 
 
 def test_nothing_is_said_without_a_token(tmp_path: Path) -> None:
@@ -107,6 +110,26 @@ def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_
             asked = [text for text in texts if text.endswith(f"asks: {what}")]
             assert asked
             assert asked[0].startswith("the operator (token) at 127.0.0.1:")
+
+    play(tmp_path, act)
+
+
+def test_a_kill_that_would_end_the_job_takes_force(tmp_path: Path) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        server.control.job = training(2, 1)
+        loss = (await client.get(f"{V1}/machines/m1/loss")).json()
+        assert (loss["joiners"], loss["ends"]) == ({"0": "m3"}, False)
+        assert loss["text"].startswith("m3 takes rank 0 in about ")
+        server.control.job = without_machines(training(2, 1), [MachineId("m3")])
+        loss = (await client.get(f"{V1}/machines/m1/loss")).json()
+        assert (loss["text"], loss["ends"]) == ("No standby: this ends the job.", True)
+        answer = (await client.post(f"{V1}/kill", json={"machine": "m1"})).json()
+        assert (answer["ok"], "trainmover kill m1 --force" in answer["text"]) == (False, True)
+        assert not server.job.machines[MachineId("m1")].killed_us
+        forced = {"machine": "m1", "force": True}
+        assert (await client.post(f"{V1}/kill", json=forced)).json()["ok"]
+        assert server.job.machines[MachineId("m1")].killed_us
+        assert (await client.get(f"{V1}/machines/m9/loss")).status_code == 404
 
     play(tmp_path, act)
 

@@ -113,7 +113,7 @@ def test_a_move_a_kill_and_a_cordon_from_the_page(page: Any, tmp_path: Path) -> 
         says(page, "m1 is cordoned")
         page.wait_for_selector("[data-machine=m1].is-cordoned")
         act(page, "m2", "kill")
-        says(page, "m2 was told to die")
+        says(page, " takes rank 1 in about ")
         page.wait_for_selector("[data-incident='2']")
         page.click("[data-incident='2'] summary")
         says(page, "state equal", "[data-incident='2']")
@@ -169,6 +169,28 @@ def test_the_page_goes_on_when_a_controller_dies_and_returns(page: Any, tmp_path
         )
         act(page, "m4", "cordon")
         says(page, "m4 is cordoned")
+
+
+@pytest.mark.turns(4)
+def test_a_kill_without_a_standby_says_that_it_ends_the_job(page: Any, tmp_path: Path) -> None:
+    with Living(tmp_path) as living:
+        page.goto(living.address())
+        page.wait_for_selector("[data-machine=m4]")
+        page.click("[data-machine=m2]")
+        page.click("[data-act=kill]")
+        says(page, " takes rank 1 in about ", "dialog")
+        assert page.evaluate("document.activeElement.textContent") == "Cancel"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog", state="detached")
+        living.lose("m3", "m4")
+        page.wait_for_selector("[data-machine=m4]", state="detached")
+        page.click("[data-act=kill]")
+        says(page, "No standby: this ends the job.", "dialog")
+        assert page.evaluate("document.activeElement.textContent") == "Cancel"
+        assert "recovers" not in page.inner_text("dialog")
+        assert living.server.job.incidents == ()
+        page.click("[data-confirm]")
+        says(page, "ended, exit status 1", "dd")
 
 
 def _ends_well(living: Living) -> None:

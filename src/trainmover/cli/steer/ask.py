@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`trainmover move m2`, `drain`, `cordon`, `uncordon`, `health`, `kill`: asked for, and waited for.
+"""`trainmover move m2`, `drain`, `cordon`, `uncordon`, `health`: asked for, and waited for.
 
 move      its ranks go to a standby
 drain     it is cordoned, then its ranks go; several machines as one change
 cordon    it takes no ranks from others until it is uncordoned; several one after the other
 uncordon  it may again; several too
 health    what it can do is measured: memory, disk, processor, network, GPUs
-kill      a drill: its agent and workers die by SIGKILL
 """
 
 import argparse

@@ -6,7 +6,7 @@ Everything is at /api/v1, but what others expect elsewhere: /healthz, /metrics, 
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from trainmover.controller.effects import Answer as Answered
 from trainmover.escaping import ONE_LINE
+from trainmover.ids import MachineId
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.server.http import types
 from trainmover.server.http.answers import as_json, encoded
@@ -26,6 +27,7 @@ from trainmover.server.http.roles import CODE_S, SESSION_S, Role, Roles
 from trainmover.server.http.stream import CONTENT_TYPE as EVENT_STREAM
 from trainmover.server.http.stream import EventStream, Feed, entry
 from trainmover.server.run import STOP_GRACE_S, Server
+from trainmover.server.view.redundancy import loss_json
 from trainmover.server.view.snapshot import incident_json
 
 V1 = "/api/v1"
@@ -171,9 +173,27 @@ _uncordon = _asks("uncordon", lambda server, asked: server.uncordon(asked.machin
 
 
 async def _kill(live: Live, request: Request) -> Response:
+    """One that would end the job takes force: whoever asks may not know that a standby is gone."""
     asked = await _body(request, types.Kill)
     _audit(live, request, f"kill {asked.machine}")
-    return _answered(live, await live.server.kill(asked.machine))
+    loss = loss_json(live.server.job, MachineId(asked.machine))
+    if loss["ends"] and not asked.force:
+        text = (
+            f"{loss['text']}\nNothing was done.\n"
+            f"Add a standby (trainmover add), or do it: trainmover kill {asked.machine} --force"
+        )
+        return as_json(types.Answer(ok=False, text=text, incident=None))
+    answer = await live.server.kill(asked.machine)
+    if answer.ok:
+        answer = replace(answer, text=f"{answer.text} {loss['text']}")
+    return _answered(live, answer)
+
+
+async def _loss(live: Live, request: Request) -> Response:
+    name, job = request.path_params["machine"], live.server.job
+    if name not in job.machines:
+        raise HTTPException(404, f"There is no machine {name[:200]}.")
+    return as_json(loss_json(job, MachineId(name)))
 
 
 async def _stop(live: Live, request: Request) -> Response:
@@ -258,6 +278,10 @@ ENDPOINTS = (
         "GET", f"{V1}/incidents/{{number}}", "One incident.", _V, _incident, types.IncidentOf
     ),
     Endpoint(
+        "GET", f"{V1}/machines/{{machine}}/loss", "What the loss of a machine would mean.", _V,
+        _loss, types.LossOf,
+    ),
+    Endpoint(
         "GET", f"{V1}/events", "What has happened, or as a stream what happens.", _V, _events,
         list[types.Entry], query=(_AFTER, _PULSE), stream=(types.Entry, types.Pulse),
     ),
@@ -290,7 +314,9 @@ ENDPOINTS = (
     Endpoint(
         "POST", f"{V1}/uncordon", "Let it take ranks again.", _O, _uncordon, types.Answer, types.Ask
     ),
-    Endpoint("POST", f"{V1}/kill", "A drill.", _O, _kill, types.Answer, types.Kill),
+    Endpoint(
+        "POST", f"{V1}/kill", "Kill a machine, as a drill.", _O, _kill, types.Answer, types.Kill
+    ),
     Endpoint(
         "POST", f"{V1}/stop", "End the job in order.", _O, _stop, types.Answer, types.Stop, True
     ),

@@ -18,9 +18,10 @@ Secret = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Kill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A drill: let a machine die."""
+    """Machine to kill, as a drill. force: also if that ends the job."""
 
     machine: MachineName
+    force: bool = False
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,6 +185,17 @@ class IncidentOf(TypedDict):
     way: str
     trouble: str
     read_from: str
+
+
+class LossOf(TypedDict):
+    """What the loss of a machine would mean now. joiners: slot -> the machine that takes it;
+    downtime_ms: None if it is not known; ends: the job would end."""
+
+    machine: str
+    joiners: dict[str, str]
+    downtime_ms: float | None
+    ends: bool
+    text: str
 
 
 class Answer(TypedDict):
