@@ -115,7 +115,7 @@ function Body({ live, status, role, chosen, choose, ask, steer }) {
       ) : null}
       <section><Chart label="loss" times={live.points[0]} values={live.points[1]} /></section>
       <section><Chart label="step time, ms" times={live.points[0]} values={live.points[2]} /></section>
-      <section class="wide"><h2>Standbys</h2><Standbys rows={status.standbys} /></section>
+      <section class="wide"><h2>Standbys</h2><Standbys rows={status.standbys} redundancy={status.redundancy} /></section>
       <section class="wide">
         <h2>Timeline</h2>
         <Timeline incidents={status.incidents} entries={live.entries} />
@@ -130,6 +130,7 @@ function Head({ status, live, role }) {
   const old = status && status.version !== __VERSION__;
   const away = live?.away || "";
   useEffect(() => { document.title = status ? `${doing(status, away)} - ${status.run} - trainmover` : "trainmover"; });
+  const alarm = status?.redundancy.alarm && status.redundancy.text;
   const told = old ? `This page is of version ${__VERSION__}, the controller of ${status.version}: load it again.` : away;
   return (
     <header>
@@ -140,17 +141,18 @@ function Head({ status, live, role }) {
         <Figure name="step" value={status?.step ?? "-"} />
         <Figure name="loss" value={number(status?.loss)} />
         <Figure name="a step" value={ms(status?.step_ms)} />
+        <Figure name="standbys ready" value={status ? `${status.redundancy.ready} of ${status.redundancy.wanted}` : "-"} />
         <Figure name="you are" value={role || "..."} />
       </dl>
-      <p class="banner" role="status">{told || ending(status) || " "}</p>
+      <p class="banner" role="status">{told || ending(status) || alarm || " "}</p>
     </header>
   );
 }
 
 const Figure = ({ name, value, wide }) => <div class={wide ? "figure-wide" : ""}><dt>{name}</dt><dd>{value}</dd></div>;
 
-function Standbys({ rows }) {
-  if (!rows.length) return <p class="muted">There is no standby. The job trains on. Give it one: trainmover add</p>;
+function Standbys({ rows, redundancy }) {
+  if (!rows.length) return <p class="muted">{redundancy.text}</p>;
   return (
     <div class="scroll"><table>
       <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "a loss would take", "held", "on its device", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>

@@ -271,7 +271,7 @@ class Server:
             self.heard_us(),
             self.now(),
             away=away,
-            waiting=self._waiting(),
+            waiting=self.waiting(),
         )
         return known | {
             "version": VERSION,
@@ -280,7 +280,8 @@ class Server:
             "relays": self._relays(),
         }
 
-    def _waiting(self) -> list[dict[str, Any]]:
+    def waiting(self) -> list[dict[str, Any]]:
+        """Return what the job waits for, the most important first."""
         absence = self.control.absence
         awaited, why = absence.awaited
         still_us = round(absence.steps.still_beats * BEAT_S * 1e6)

@@ -84,7 +84,7 @@ def test_a_job_without_standbys_gets_one_and_shows_what_it_is_ready_for(
     running = start("--standbys", "0")
     until_said("m2 has rank 1")
     assert main(["standbys"]) == 0
-    assert "There is no standby." in capsys.readouterr().out
+    assert "standbys 0 of 0 ready: the next loss ends the job" in capsys.readouterr().out
     assert main(["add"]) == 0
     assert capsys.readouterr().out.startswith("m3 joined as a standby")
     running.until_warm()

@@ -8,12 +8,13 @@ import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from host_tools import environment
+from host_tools import environment, until
 from runs_of_trainmover import Running, events, nothing_left, until_said
 
 from trainmover.cli.client import Client
@@ -129,6 +130,33 @@ def test_a_terminal_that_was_halted_holds_up_nothing(start: type[Running]) -> No
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(timeout=60) == 143
     os.close(theirs)
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_while_the_job_waits_the_foot_says_so_though_nothing_happens(
+    columns: int, start: type[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And shows no time left of training."""
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    termios.tcsetwinsize(terminal.theirs, (24, columns))
+    running = start("--standbys", "0", "--wait-for-machine", "600", stderr=terminal.theirs)
+    terminal.let_go()
+    until_said("m2 has rank 1")
+    until(lambda: Client(find_run()).status()["step"] == 5, "it has committed")
+    assert main(["kill", "m2"]) == 0
+    until_said("waits for a machine, at most 600 s")
+    seen: list[str] = []
+
+    def drawn_again() -> bool:
+        seen.append(terminal.read())
+        drawn = "".join(seen).split("\r\x1b[K")
+        return sum("waiting for a machine, the job ends in" in one for one in drawn) > 1
+
+    until(drawn_again, lambda: "".join(seen))
+    assert main(["stop"]) == 0
+    assert running.process.wait(timeout=60) == 143
+    terminal.close()
 
 
 def test_under_nohup_a_closed_terminal_is_no_news(start: type[Running]) -> None:

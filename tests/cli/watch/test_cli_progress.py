@@ -1,6 +1,7 @@
 """How far a run is: a line at the foot of a terminal, in a file now and then, and `top`."""
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,6 +44,49 @@ def test_a_length_that_was_not_true_is_not_shown() -> None:
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_a_line_fits_its_terminal(columns: int) -> None:
     assert len(line(5, 10**9, 1 / 3, 12.3, "recovering", columns)) < columns
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("doing", ["", "recovering", "waiting for a machine, 55 s left"])
+def test_the_time_left_or_what_it_does_is_never_cut_off(columns: int, doing: str) -> None:
+    shown = line(50_112, 100_000, 1.334773, 1108.0, doing, columns, alarm="no standby")
+    assert len(shown) < columns
+    assert (doing or "15 h 21 min left") in shown
+
+
+def machine(number: int, **changes: Any) -> dict[str, Any]:
+    known = {
+        "id": f"ip-10-0-1-{number}.eu-central-1.compute.internal", "state": "active",
+        "ranks": [number], "step": 1000, "step_ms": 123.4, "last_seen_s": 0.1, "away": False,
+        "cordoned": None, "note": "",
+    }  # fmt: skip
+    return known | changes
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_machines_with_cloud_names_are_told_apart_and_their_state_is_whole(columns: int) -> None:
+    fan = {"reason": "its fan", "since_s": 1.0}
+    machines = [machine(10), machine(11, state="warming", ranks=[], cordoned=fan)]
+    drawn = plain(top.frame(status() | {"machines": machines}, [], columns, 30))
+    first, second, *_ = (text for text in drawn.splitlines() if text.startswith("ip-"))
+    assert first.split()[0] != second.split()[0]
+    assert first.split()[1:3] == ["active", "10"]
+    assert "warming" in second
+    assert "cordoned: its fan" in " ".join(drawn.split())
+    assert "\u2026 " not in first.partition("active")[2]
+
+
+def test_of_many_machines_those_in_trouble_come_first_and_the_others_are_counted() -> None:
+    machines = [machine(number) for number in range(200)]
+    machines[150] |= {"away": True}
+    machines[170] |= {"cordoned": {"reason": "", "since_s": 1.0}}
+    drawn = plain(top.frame(status() | {"machines": machines}, ["m1 was lost"], 80, 24))
+    rows = [text for text in drawn.splitlines() if text.startswith("ip-")]
+    assert rows[0].startswith("ip-10-0-1-150")
+    assert rows[1].startswith("ip-10-0-1-170")
+    assert f"... {200 - len(rows)} more: {200 - len(rows)} active" in drawn
+    assert "m1 was lost" in drawn
+    assert drawn.count("\n") < 24
 
 
 class Clock:
@@ -93,6 +137,10 @@ def test_in_a_file_it_is_a_plain_line_a_minute() -> None:
     assert to.getvalue() == "line 0\nline 1\n"
 
 
+def plain(drawn: str) -> str:
+    return re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", drawn)
+
+
 def status(step: int = 5, seed: int = 0) -> dict[str, Any]:
     """Of a job as the simulator has left it."""
     known = snapshot(played(seed).job, Progress(), {}, 10**9)
@@ -111,6 +159,13 @@ def test_a_frame_fits_the_terminal_and_is_drawn_over_the_one_before(
     assert not frames.frame(status(), []).startswith("\x1b[")
     rows = top.frame(status(), [], columns, height).count("\n")
     assert frames.frame(status(6), []).startswith(f"\x1b[{rows}F\x1b[J")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_that_the_next_loss_ends_the_job_stands_above_the_machines(columns: int) -> None:
+    alarm = {"alarm": True, "text": "standbys 0 of 1 ready: the next loss ends the job"}
+    drawn = top.frame(status() | {"redundancy": alarm}, [], columns, 12)
+    assert "the next loss ends the job" in " ".join(plain(drawn).split())
 
 
 class FakeClient:

@@ -29,7 +29,8 @@ ROW: dict[str, Any] = {
 
 
 def shown(capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
-    show({"standbys": [ROW | changes]}, whole_lines())
+    ready = {"text": "standbys 1 of 1 ready", "alarm": False}
+    show({"redundancy": ready, "standbys": [ROW | changes]}, whole_lines())
     return capsys.readouterr().out
 
 

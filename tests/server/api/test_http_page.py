@@ -185,6 +185,7 @@ def test_a_kill_without_a_standby_says_that_it_ends_the_job(page: Any, tmp_path:
         living.lose("m3", "m4")
         page.wait_for_selector("[data-machine=m4]", state="detached")
         page.click("[data-act=kill]")
+        says(page, "standbys 0 of 2 ready: the next loss ends the job", ".banner")
         says(page, "No standby: this ends the job.", "dialog")
         assert page.evaluate("document.activeElement.textContent") == "Cancel"
         assert "recovers" not in page.inner_text("dialog")

@@ -1,11 +1,13 @@
 """A script that never asks for protection is told of it while it runs, once."""
 
+from http_jobs import training
+
 from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Job, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
 from trainmover.protocol.messages import JobSpec
-from trainmover.server.view.protection import UNATTACHED_S, Unattached
+from trainmover.server.view.protection import UNATTACHED_S, Unattached, protected
 
 RUNNING = replace(Job(spec=JobSpec(run_id="r", argv=["train.py"])), phase=Phase.RUNNING)
 BEAT_US = 200_000
@@ -20,6 +22,13 @@ def told(jobs: list[Job]) -> list[int]:
 
 def test_it_is_told_once_after_its_time() -> None:
     assert told([RUNNING] * 3 * BEATS) == [BEATS]
+
+
+def test_a_job_without_standbys_is_not_called_protected() -> None:
+    assert protected(training(2, 1)).startswith("protected: ")
+    alone = protected(training(2, 0))
+    assert "protected: " not in alone
+    assert "NOT protected from the loss of a machine: there is no standby" in alone
 
 
 def test_the_time_begins_when_the_script_does() -> None:

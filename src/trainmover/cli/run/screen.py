@@ -22,7 +22,7 @@ from trainmover.cli.run.footer import Footer, columns_of
 from trainmover.cli.stream import stream, write_to
 from trainmover.cli.watch.progress import line
 from trainmover.communicators import described
-from trainmover.controller.state import Kind
+from trainmover.controller.state import Job, Kind
 from trainmover.errors import UserError
 from trainmover.launch.controller.hosting import RunHandle, RunResult
 from trainmover.launch.runs import Run
@@ -32,7 +32,10 @@ from trainmover.server.http.stream import entry
 from trainmover.server.length import length
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Notice, Printed
+from trainmover.server.view.redundancy import redundancy_json
 from trainmover.version import VERSION
+
+LOOK_S = 0.5
 
 
 class Screen:
@@ -40,6 +43,9 @@ class Screen:
 
     Nothing of the run waits for who reads that, or ends because it cannot be written: see `Outlet`.
     """
+
+    FOOTED = True
+    """Whether a line at the foot says how far the run is."""
 
     def __init__(self) -> None:
         self._outlet: Outlet[TextIO] = Outlet(write_to, self._failed)
@@ -55,9 +61,10 @@ class Screen:
         comes as a notice."""
         self._loop, self._server = asyncio.get_running_loop(), handle.server
         self._run = handle.run
-        if handle.run.progress:
+        if handle.run.progress and self.FOOTED:
             columns = columns_of(sys.stderr)
             self._footer = Footer(self._stderr, columns, self._progress, time.monotonic)
+            self._look_again()
         if not returned:
             self._begin(handle, handle.server.spec)
 
@@ -84,6 +91,12 @@ class Screen:
         if self._footer is not None:
             self._footer.look()
 
+    def _look_again(self) -> None:
+        """Also a job of which nothing is heard is shown as it is."""
+        if self._footer is not None and self._loop is not None:
+            self._footer.look()
+            self._loop.call_later(LOOK_S, self._look_again)
+
     def _progress(self, columns: int) -> str:
         """How far the job is; "" before its first step, or where that would be all there is to say
         and nobody looks on."""
@@ -92,8 +105,11 @@ class Screen:
         whole = length(job)
         if not progress.step or (whole is None and not columns):
             return ""
-        doing = "recovering" if job.change is not None and job.change.kind is Kind.RECOVERY else ""
-        return line(progress.step, whole, progress.loss, progress.step_ms, doing, columns)
+        doing = pause_text(job, self._server.waiting(), self._server.now())
+        alarm = "no standby" if job.spec.standbys and redundancy_json(job)["alarm"] else ""
+        return line(
+            progress.step, whole, progress.loss, progress.step_ms, doing, columns, alarm=alarm
+        )
 
     def _aside(self) -> AbstractContextManager[None]:
         return nullcontext() if self._footer is None else self._footer.aside()
@@ -145,6 +161,17 @@ class Screen:
             _tell(self._loop, partial(self._server.note, text, loud=loud))
 
 
+def pause_text(job: Job, waiting: list[dict[str, Any]], now_us: int) -> str:
+    """Return why no step is committed now; "" if the job trains."""
+    change = job.change
+    if change is not None and change.missing:
+        left_s = max(0, change.until_us - now_us) / 1e6
+        return f"waiting for a machine, the job ends in {left_s:.0f} s"
+    if change is not None and change.kind is Kind.RECOVERY:
+        return "recovering"
+    return next((f"waiting for {one['what']}" for one in waiting if one["stands"]), "")
+
+
 def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
     """From another thread; nobody, if the loop is closed: the job is over."""
     with suppress(RuntimeError):
@@ -166,14 +193,12 @@ def _lines(text: str) -> list[str]:
 class JsonScreen(Screen):
     """For programs: one JSON object a line on stdout."""
 
+    FOOTED = False
+
     def _begin(self, handle: RunHandle, spec: JobSpec) -> None:
         run = handle.run
         known = {"run_id": run.run_id, "api_url": run.api_url, "token_file": run.token_file}
         self._put("started", **known, **({"tls_ca": run.tls.ca} if run.tls else {}))
-
-    def ready(self, handle: RunHandle, returned: bool) -> None:
-        super().ready(handle, returned)
-        self._footer = None
 
     def notice(self, notice: Notice, handle: RunHandle) -> None:
         match notice:

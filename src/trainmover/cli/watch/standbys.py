@@ -27,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
     """Ask once and print."""
     status = Client(which_run(options)).status()
     if options.json:
-        say_json({key: status[key] for key in ("run", "standbys", "roles")})
+        say_json({key: status[key] for key in ("run", "redundancy", "standbys", "roles")})
     else:
         show(status, whole_lines())
     return 0
@@ -35,8 +35,9 @@ def main(options: argparse.Namespace) -> int:
 
 def show(status: dict[str, Any], console: Terminal) -> None:
     """A row for each standby and kind of ranks it may have to take."""
+    redundancy = status["redundancy"]
+    console.print_line(redundancy["text"], style="bold yellow" if redundancy["alarm"] else None)
     if not status["standbys"]:
-        console.print("There is no standby.\nThe job trains on.\nGive it one: trainmover add")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in _COLUMNS:

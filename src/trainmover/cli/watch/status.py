@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainmover.cli.client import Client
-from trainmover.cli.console import Table, Terminal, whole_lines
+from trainmover.cli.console import Terminal, whole_lines
 from trainmover.cli.options import which_run
 from trainmover.cli.output import say_json
+from trainmover.cli.watch.machines import machine_lines
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
 from trainmover.server.view.slowness import plot
@@ -32,14 +33,17 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(status: dict[str, Any], console: Terminal) -> None:
-    """Print a snapshot for people."""
+def show(status: dict[str, Any], console: Terminal, rows: int | None = None) -> None:
+    """Print a snapshot for people. rows: of machines, so many at most."""
     console.print_line(headline(status))
+    redundancy = status["redundancy"]
+    console.print_line(redundancy["text"], style="bold yellow" if redundancy["alarm"] else None)
     if line := waits_line(status["change"]):
         console.print_line(line, style="bold yellow")
     for line in waiting_lines(status):
         console.print_line(line, style="yellow")
-    console.print(_machines(status["machines"]))
+    for part in machine_lines(status, console.width, rows):
+        console.print_line(part) if isinstance(part, str) else console.print(part)
     for incident in status["incidents"][-INCIDENTS_SHOWN:]:
         console.print_line(incident_line(incident))
     for line in (snapshots_line(status["snapshots"]), checkpoint_line(status["checkpoint"])):
@@ -92,6 +96,13 @@ def doing(status: dict[str, Any]) -> str:
     if change["kind"] == "move":
         return f"{status['phase']}  move: {change['stage']}"
     return f"recovering: {change['stage']}"
+
+
+def pause_text(status: dict[str, Any]) -> str:
+    """Return why the job does not train, or for what it stands still; "" if it trains."""
+    if status["phase"] != "running" or status["change"] is not None:
+        return doing(status)
+    return next((f"waiting for {one['what']}" for one in status["waiting"] if one["stands"]), "")
 
 
 def waits_line(change: dict[str, Any] | None) -> str:
@@ -229,29 +240,3 @@ def replicas_line(replicas: dict[str, Any]) -> str:
     diverged = f"  differs: {ranks_text(replicas['diverged'])}" if replicas["diverged"] else ""
     cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"
     return f"same state after step {replicas['step']}: {families}{diverged}  ({cost})"
-
-
-def _note(machine: dict[str, Any]) -> str:
-    cordon = machine["cordoned"]
-    if cordon is None:
-        return str(machine["note"])
-    why = f": {cordon['reason']}" if cordon["reason"] else ""
-    return f"cordoned{why}" + (f"; {machine['note']}" if machine["note"] else "")
-
-
-def _machines(machines: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("MACHINE", "STATE", "RANKS", "STEP", "MS/STEP", "LAST SEEN", ""):
-        table.add_column(name, no_wrap=bool(name))
-    for machine in machines:
-        speed = machine["step_ms"]
-        table.add_row(
-            machine["id"],
-            f"{machine['state']}, away" if machine.get("away") else machine["state"],
-            ranks_text(machine["ranks"]),
-            "-" if machine["step"] is None else str(machine["step"]),
-            "-" if speed is None else f"{speed:.0f}",
-            f"{machine['last_seen_s']:.1f} s",
-            _note(machine),
-        )
-    return table

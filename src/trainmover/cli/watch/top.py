@@ -18,11 +18,13 @@ from trainmover.cli.options import which_run
 from trainmover.cli.output import json_line, say
 from trainmover.cli.watch.ending import EndWatcher
 from trainmover.cli.watch.progress import line
-from trainmover.cli.watch.status import doing, show
+from trainmover.cli.watch.status import doing, pause_text, show
 from trainmover.errors import PeerLost
 from trainmover.escaping import one_line
 
 EVENTS_SHOWN = 5
+LEAST_ROWS = 3
+"""Machines that are shown, however low the terminal is."""
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
@@ -77,19 +79,27 @@ class Frames:
 
 
 def frame(status: dict[str, Any], said: list[str], columns: int, height: int) -> str:
-    """One picture, that fits: what does not is left out at its end."""
+    """Return one picture, that fits: machines in trouble first, as many as there is room for."""
+    room = max(3, height - 1)
+    else_lines = len(_drawn(status, said, columns, 0))
+    rows = max(LEAST_ROWS, room - else_lines)
+    if rows < len(status["machines"]):
+        rows = max(LEAST_ROWS, rows - 1)
+    return "".join(f"{text}\n" for text in _drawn(status, said, columns, rows)[:room])
+
+
+def _drawn(status: dict[str, Any], said: list[str], columns: int, rows: int) -> list[str]:
+    """Draw all lines, with so many machines."""
     out = io.StringIO()
     console = Terminal(file=out, width=columns, force_terminal=True, no_color=False)
     console.print(progress(status, columns), no_wrap=True, crop=True)
-    show(status, console)
+    show(status, console, rows)
     if said:
         console.print()
     for text in said:
         first = one_line(text.partition("\n")[0])
         console.print(first, style="dim", no_wrap=True, overflow="ellipsis")
-    lines = out.getvalue().splitlines()
-    room = max(3, height - 1)
-    return "".join(f"{text}\n" for text in lines[:room])
+    return out.getvalue().splitlines()
 
 
 def progress(status: dict[str, Any], columns: int = 0) -> str:
@@ -99,7 +109,7 @@ def progress(status: dict[str, Any], columns: int = 0) -> str:
         status["length"],
         status["loss"],
         status["step_ms"],
-        "" if status["phase"] == "running" and status["change"] is None else doing(status),
+        pause_text(status),
         columns,
     )
 

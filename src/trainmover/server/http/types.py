@@ -264,6 +264,17 @@ class MachineOf(TypedDict):
     away: bool
 
 
+class RedundancyOf(TypedDict):
+    """Standbys that were asked for, that can take ranks now, and that are on their way to that.
+    alarm: none is ready while the job trains; text: for people."""
+
+    wanted: int
+    ready: int
+    coming: int
+    alarm: bool
+    text: str
+
+
 class StandbyOf(TypedDict):
     """What one standby has proven for one kind of slots."""
 
@@ -496,13 +507,15 @@ class Asked(TypedDict):
 
 
 class WaitingOf(TypedDict):
-    """Wait of a job for one thing; until_us 0: without a deadline of its own."""
+    """Wait of a job for one thing; until_us 0: without a deadline of its own; stands: no step is
+    committed meanwhile."""
 
     what: str
     machines: list[str]
     ranks: list[int]
     since_us: int
     until_us: int
+    stands: bool
     since_s: float | None
     left_s: float | None
 
@@ -525,6 +538,7 @@ class Status(TypedDict):
     deadlines: dict[str, float]
     relays: dict[str, list[str]]
     waiting: list[WaitingOf]
+    redundancy: RedundancyOf
     standbys: list[StandbyOf]
     roles: list[RoleOf]
     replicas: ReplicasOf

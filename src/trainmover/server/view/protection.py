@@ -22,7 +22,7 @@ def protected(job: Job) -> str:
     batches = f"batches of {loaders} loader{'s' * (loaders != 1)}"
     parts.append(batches if loaders else "no batches (job.batches)")
     parts.append(_standbys(job))
-    return f"protected: {'; '.join(parts)}"
+    return f"{'protected' if _able(job) else 'recorded'}: {'; '.join(parts)}"
 
 
 class Unattached:
@@ -48,9 +48,14 @@ class Unattached:
 
 
 def _standbys(job: Job) -> str:
-    spare = [machine for machine in job.machines.values() if machine.id not in job.seats]
-    able = sum(map(_can_join, spare))
-    return f"{able} standby{'s' * (able != 1)}"
+    able = _able(job)
+    if able:
+        return f"{able} standby{'s' * (able > 1)}"
+    return "NOT protected from the loss of a machine: there is no standby (trainmover add)"
+
+
+def _able(job: Job) -> int:
+    return sum(_can_join(one) for one in job.machines.values() if one.id not in job.seats)
 
 
 def _can_join(machine: Machine) -> bool:

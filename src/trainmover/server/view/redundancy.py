@@ -1,15 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redundancy of a job: what the loss of a machine would mean. Pure."""
+"""Redundancy of a job: standbys wanted and ready, what the loss of a machine would mean. Pure."""
 
 from typing import Any
 
 from trainmover.controller.change.seats import without_machines
 from trainmover.controller.compare.roles import representatives
+from trainmover.controller.policies.plans.standbys import coming, ready
 from trainmover.controller.standby.attest import predicted_ms
 from trainmover.controller.standby.joiners import joiners_after_loss
-from trainmover.controller.state import Job, MachineState
+from trainmover.controller.state import Job, MachineState, Phase
 from trainmover.ids import MachineId, Slot
 from trainmover.server.ranks import ranks_named
+
+ADD = "trainmover add starts one here"
+
+
+def redundancy_json(job: Job) -> dict[str, Any]:
+    """Return standbys wanted, ready and on their way, with a sentence. alarm: none is ready."""
+    count, more = len(ready(job)), len(coming(job))
+    waits = job.change is not None and bool(job.change.missing)
+    alarm = not count and job.phase is Phase.RUNNING and not waits
+    text = f"standbys {count} of {job.spec.standbys} ready"
+    if more:
+        text += f", {more} on the way"
+    elif alarm:
+        text += f": {_next_loss(job)} ({ADD})"
+    return {
+        "wanted": job.spec.standbys,
+        "ready": count,
+        "coming": more,
+        "alarm": alarm,
+        "text": text,
+    }
+
+
+def _next_loss(job: Job) -> str:
+    if job.spec.wait_s:
+        return f"after the next loss the job waits up to {job.spec.wait_s} s for a machine"
+    return "the next loss ends the job"
 
 
 def loss_json(job: Job, machine: MachineId) -> dict[str, Any]:
@@ -52,7 +80,7 @@ def _takes_over(
     for slot in (slot for slot in slots if slot in joiners):
         name = joiners[slot]
         up = job.machines[name].state is MachineState.WARM
-        late = "" if up else ", which is not ready yet"
+        late = "" if up else ", which is not ready yet,"
         parts.append(f"{name}{late} takes {ranks_named(job.spec.ranks(slot))}")
     soon = "" if downtime_ms is None else f" in about {downtime_ms:.0f} ms"
     return f"{', '.join(parts)}{soon}."

@@ -19,6 +19,7 @@ from trainmover.server.view.divergences import divergences_json, replicas_json
 from trainmover.server.view.memory import memory_json
 from trainmover.server.view.plans import plan_json
 from trainmover.server.view.progress import Progress
+from trainmover.server.view.redundancy import redundancy_json
 from trainmover.server.view.slowness import anomalies_json, stragglers_json
 from trainmover.server.view.standings import roles_json, standbys_json
 from trainmover.server.view.watching import watch_json
@@ -66,6 +67,7 @@ def snapshot(
         ],
         "deadlines": deadlines_json(job.spec.deadlines, job.spec.patience_s),
         "waiting": [*waiting],
+        "redundancy": redundancy_json(job),
         "standbys": standbys_json(job, now_us),
         "roles": roles_json(job),
         "replicas": replicas_json(job),

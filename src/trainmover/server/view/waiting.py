@@ -19,6 +19,8 @@ from trainmover.protocol.deadlines import LEASE_MORE_S
 from trainmover.server.ranks import ranks_named
 
 NAMED_MAX = 6
+_TRAINS = (Stage.BIND, Stage.PREPARE)
+"""Stages of a move in which steps are committed."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Wait:
     what      in words
     machines  that have to say it; ranks: that have to
     since_us, until_us  job time; until_us 0: there is no deadline of its own
+    stands    whether no step is committed meanwhile
     """
 
     what: str
@@ -35,6 +38,7 @@ class Wait:
     ranks: tuple[Rank, ...] = ()
     since_us: int = 0
     until_us: int = 0
+    stands: bool = True
 
 
 def waiting_json(
@@ -55,6 +59,7 @@ def _json(one: Wait, now_us: int) -> dict[str, Any]:
         "ranks": list(one.ranks),
         "since_us": one.since_us,
         "until_us": one.until_us,
+        "stands": one.stands,
         "since_s": max(0, now_us - one.since_us) / 1e6 if one.since_us else None,
         "left_s": max(0, one.until_us - now_us) / 1e6 if one.until_us else None,
     }
@@ -81,9 +86,9 @@ def _waits(job: Job, awaited: list[MachineId], why: str, since_us: int) -> Itera
     if writing is not None and (late := unwritten_ranks(job, writing)):
         text = f"{ranks_named(late)} to write the checkpoint of step {writing.step}"
         until_us = writing.since_us + writer_limit_us(job)
-        yield Wait(text, _seats(job, late), tuple(late), writing.since_us, until_us)
+        yield Wait(text, _seats(job, late), tuple(late), writing.since_us, until_us, stands=False)
     if job.stopping is not None:
-        yield Wait("the last checkpoint", until_us=job.stopping.until_us)
+        yield Wait("the last checkpoint", until_us=job.stopping.until_us, stands=False)
 
 
 def _gathers(job: Job) -> Wait:
@@ -97,7 +102,8 @@ def _of_change(job: Job, change: Change) -> Iterator[Wait]:
     since_us = _begun_us(job, change)
     for text, machines, ranks in _lacking(job, change):
         if machines or ranks:
-            yield Wait(text, tuple(machines), tuple(ranks), since_us)
+            trains = change.kind is Kind.MOVE and change.stage in _TRAINS
+            yield Wait(text, tuple(machines), tuple(ranks), since_us, stands=not trains)
 
 
 def _lacking(
