@@ -71,6 +71,25 @@ def test_the_only_run_is_found_and_files_are_private(own_home: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
+def test_a_run_is_a_target_of_prometheus_while_it_lives(own_home: Path, tmp_path: Path) -> None:
+    """Else each run that ends well would fire an alert."""
+    here = published("night")
+    elsewhere = RunDirectory.create("day", tmp_path / "day")
+    elsewhere.findable()
+    published_in(elsewhere)
+    known = [msgspec.json.decode(path.read_bytes()) for path in targets_in(own_home)]
+    assert sorted(one["labels"]["run"] for (one,) in known) == ["day", "night"]
+    assert all(one["targets"] for (one,) in known)
+    here.withdraw()
+    elsewhere.withdraw()
+    assert targets_in(own_home) == []
+
+
+def targets_in(home: Path) -> list[Path]:
+    """As deploy/prometheus/prometheus.yml has them."""
+    return sorted(home.glob("runs/*/prometheus.json"))
+
+
 def test_none_and_several_are_told_apart() -> None:
     with pytest.raises(UserError, match="No run is alive"):
         find_run()

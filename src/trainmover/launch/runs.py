@@ -5,12 +5,13 @@ $TRAINMOVER_HOME or ~/.cache/trainmover      0700 if it was made by us; else as 
   runs/<run id>/                             0700
     .trainmover-run  our mark: a folder without it is never removed
     run.json    how to reach it; there while it lives
+    prometheus.json  the same for Prometheus (file_sd), there as long
     job.json    the same, for its controllers
     token       0600
     tls/        a certificate made for this run; its key 0600
     m1/ ...     private to that machine
   runs/@.../    of a run whose directory is elsewhere (--run-dir)
-    run.json    a copy of its own, so that it is found too
+    run.json, prometheus.json  copies of their own, so that it is found too
 """
 
 import itertools
@@ -25,6 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -35,6 +37,7 @@ from trainmover.protocol.malformed import MALFORMED
 from trainmover.tls.files import TlsFiles
 
 PUBLISHED = "run.json"
+TARGETS = "prometheus.json"
 KEPT = "job.json"
 _ORPHAN_S = 3600.0
 _HOW = ("brisk", "calm", "deft", "fair", "keen", "kind", "neat", "quick", "sharp", "swift", "wise")
@@ -119,14 +122,17 @@ class RunDirectory:
         return []
 
     def publish(self, run: Run) -> None:
-        """Let status, move, kill and events find the run."""
+        """Let status, move, kill and events find the run, and Prometheus."""
         _write(self.path / PUBLISHED, run)
+        _write_text(self.path / TARGETS, targets(run))
         with suppress(OSError, UserError):  # See `findable`.
             if (elsewhere := self._elsewhere()) is not None:
                 _write(elsewhere / PUBLISHED, run)
+                _write_text(elsewhere / TARGETS, targets(run))
 
     def withdraw(self) -> None:
         """It lives no more."""
+        (self.path / TARGETS).unlink(missing_ok=True)
         (self.path / PUBLISHED).unlink(missing_ok=True)
         self._forget_elsewhere()
 
@@ -150,6 +156,14 @@ class RunDirectory:
         with suppress(OSError, UserError):
             if (elsewhere := self._elsewhere()) is not None:
                 ownership.remove_marked(elsewhere)
+
+
+def targets(run: Run) -> bytes:
+    """Return the run as a target of Prometheus. A run that ends takes its target away, so that an
+    alert on one that does not answer is about a run that did not end."""
+    url = urlsplit(run.api_url)
+    labels = {"run": run.run_id, "__scheme__": url.scheme}
+    return msgspec.json.encode([{"targets": [url.netloc], "labels": labels}])
 
 
 def home() -> Path:
@@ -251,9 +265,13 @@ def _published(directory: Path) -> Run | None:
 
 
 def _write(path: Path, run: Run) -> None:
+    _write_text(path, msgspec.json.encode(run))
+
+
+def _write_text(path: Path, text: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.new")
     with _room_for(path):
-        ownership.write_file(unfinished, msgspec.json.encode(run))
+        ownership.write_file(unfinished, text)
         unfinished.rename(path)
 
 

@@ -13,6 +13,7 @@ from http_jobs import commit, training
 from http_plays import VIEWER, play, serving
 from prometheus_client.parser import text_string_to_metric_families
 
+from trainmover.launch.runs import Run, targets
 from trainmover.server.http.metrics import Metrics
 from trainmover.server.http.roles import viewer_token
 from trainmover.server.run import Server
@@ -24,7 +25,7 @@ WANTED = {
     "trainmover_incident_phase_seconds", "trainmover_standbys", "trainmover_epoch",
     "trainmover_machine_ranks", "trainmover_heartbeat_age_seconds", "trainmover_phase",
     "trainmover_snapshot_age_seconds", "trainmover_snapshot_behind_steps",
-    "trainmover_checkpoint_age_seconds",
+    "trainmover_checkpoint_age_seconds", "trainmover_standbys_wanted",
     "trainmover_state_moved_bytes", "trainmover_controller_event_queue",
     "trainmover_controller_loop_lag_seconds", "trainmover_controller_restarts",
     "trainmover_machines_away", "trainmover_machines_cordoned", "trainmover_journal_entries",
@@ -112,6 +113,13 @@ def test_promtool_finds_nothing_to_say_against_them(tmp_path: Path) -> None:
     play(tmp_path, act, training(4, 2))
 
 
+def run_at(url: str) -> Run:
+    return Run(
+        run_id="night", api_url=url, host="h", pid=1, started=1, directory="d", token_file="t",
+        journal="j",
+    )  # fmt: skip
+
+
 def test_prometheus_scrapes_it(tmp_path: Path) -> None:
     if (prometheus := shutil.which("prometheus")) is None:
         pytest.skip("prometheus is not installed (Debian: apt install prometheus)")
@@ -121,7 +129,8 @@ def test_prometheus_scrapes_it(tmp_path: Path) -> None:
             commit(server, 7, first=True)
             (tmp_path / "token").write_bytes(viewer_token(b"0123456789abcdef-token"))
             config = (DEPLOY / "prometheus/prometheus.yml").read_text()
-            config = config.replace("127.0.0.1:7071", url.removeprefix("http://"))
+            (tmp_path / "prometheus.json").write_bytes(targets(run_at(url)))
+            config = config.replace("/home/me/.cache/trainmover/runs/*", str(tmp_path))
             config = config.replace("viewer-token\n", f"{tmp_path}/token\n", 2)
             config = config.replace("scrape_interval: 5s", "scrape_interval: 200ms")
             config = config.replace("alerts.yml", str(DEPLOY / "prometheus/alerts.yml"))
@@ -147,6 +156,7 @@ def test_prometheus_scrapes_it(tmp_path: Path) -> None:
                             break
                         await asyncio.sleep(0.1)
                 assert rows[0]["value"][1] == "7"
+                assert rows[0]["metric"]["run"] == "night"
             finally:
                 process.kill()
                 await process.communicate()

@@ -117,6 +117,7 @@ def _of_machines(server: Server) -> Iterator[Metric]:
     for state in READINESS:
         standbys.add_metric([state], ready[state])
     yield standbys
+    yield _gauge("standbys_wanted", "That the run was started with.", job.spec.standbys)
     cordoned = sum(name in job.machines for name in job.cordoned)
     yield _gauge("machines_cordoned", "That take no ranks.", cordoned)
 
