@@ -328,10 +328,24 @@ class Option:
     why: str
 
 
+class Trigger(StrEnum):
+    """Reason for a planned move."""
+
+    MOVE = "planned move"
+    DRAIN = "drain"
+    ROLL = "roll"
+    PLACEMENT = "placement"
+    NOTICE = "notice"
+    SLOW = "slow machine"
+    FAILING = "failing machine"
+    CORRUPTION = "silent corruption"
+
+
 @dataclass(frozen=True)
 class Incident:
     """One event from detection to the first commit after it.
 
+    trigger    of a move: what has set it off; `cause` says the same in a sentence
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
     lost       machines that were lost together; `machine` is one of them
@@ -355,6 +369,7 @@ class Incident:
     cause: str
     rung: int
     epoch: Epoch
+    trigger: Trigger | None = None
     lost: tuple[MachineId, ...] = ()
     further: tuple[tuple[MachineId, MachineId], ...] = ()
     why_rung: str = ""

@@ -20,7 +20,7 @@ from trainmover.cli.report.page import page
 from trainmover.cli.report.reading import family, past_of
 from trainmover.cli.run.screen import JsonScreen, Screen
 from trainmover.controller.events import MachineJoined
-from trainmover.controller.state import Incident, Job, Kind, Outcome
+from trainmover.controller.state import Incident, Job, Kind, Outcome, Trigger
 from trainmover.ids import Epoch, MachineId, Rank, Step
 from trainmover.journal import Journal
 from trainmover.journal.aside import keep_aside
@@ -158,7 +158,6 @@ def test_going_on_from_a_checkpoint_is_no_incident() -> None:
 @pytest.mark.parametrize(
     ("told", "cause"),
     [
-        ("a move was asked for: worker 3 of it was lost: twice", "planned move"),
         ("rank 1 on m2 raised OSError: m3 was lost: the file", "script raised"),
         ("m5 cannot take the ranks: it runs in circles", "standby failed"),
         ("rank 1 differs from its replicas since step 10", "silent corruption"),
@@ -169,6 +168,13 @@ def test_going_on_from_a_checkpoint_is_no_incident() -> None:
 )
 def test_what_somebody_has_written_into_a_cause_does_not_count(told: str, cause: str) -> None:
     assert cause_of(incident(cause=told, lost=())) == cause
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+def test_a_move_is_counted_by_what_has_set_it_off(trigger: Trigger) -> None:
+    """Whatever somebody has given as its reason."""
+    one = incident(kind=Kind.MOVE, cause="roll 3: worker 3 of m2", trigger=trigger, lost=())
+    assert cause_of(one) == str(trigger) != "other"
 
 
 def many(count: int) -> Goodput:

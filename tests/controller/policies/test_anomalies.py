@@ -18,6 +18,7 @@ from trainmover.controller.policies.anomalies.repeats import repeating
 from trainmover.controller.policies.anomalies.told import MINUTE_US
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 from trainmover.symptoms import SYMPTOMS, symptom_in, symptom_named
 
 FOUR = running(machines=4, standbys=2)
@@ -52,6 +53,7 @@ def test_a_machine_whose_kernel_says_that_it_is_broken_gives_its_ranks_to_a_stan
     assert job.change is not None
     assert job.change.leavers == {1: "m2"}
     assert job.incidents[-1].cause == f"m2 is about to fail: a GPU is broken: {XID}"
+    assert cause_of(job.incidents[-1]) == "failing machine"
     job = done(job)
     assert "m2" not in job.seats
     assert job.cordoned["m2"].failing

@@ -25,6 +25,7 @@ from trainmover.controller.effects import Decision
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.policies.maintenance.lateness import usual_ms
 from trainmover.controller.state import Kind, Outcome
+from trainmover.server.view.causes import cause_of
 
 FOUR = running(machines=4, standbys=2)
 
@@ -176,6 +177,7 @@ def test_how_long_moves_take_is_measured_by_moves_that_were_done() -> None:
 def test_a_deadline_that_moves_of_this_job_would_miss_is_said_at_once() -> None:
     job, _ = decide(FOUR, drain("m3", at_us=100, until_us=10_000_000))
     assert job.incidents[-1].cause == "a move was asked for"
+    assert cause_of(job.incidents[-1]) == "drain"
     job = done(job)
     slow = {**job.incidents[0].marks, "first_step": 3_000_000}
     job = replace(job, incidents=(replace(job.incidents[0], marks=slow),))

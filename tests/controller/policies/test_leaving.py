@@ -13,6 +13,7 @@ from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Cordon, Phase
 from trainmover.ids import MachineId
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 from trainmover.server.view.sentences import sentence
 
 FOUR = running(machines=4, standbys=2)
@@ -28,6 +29,7 @@ def test_its_ranks_are_moved_at_once_and_it_takes_no_others() -> None:
     assert job.change.leavers == {1: "m2"}
     assert ("m5", "Bind") in kinds(effects) or ("m6", "Bind") in kinds(effects)
     assert job.incidents[-1].cause == "m2 will be taken away, in 30 s"
+    assert cause_of(job.incidents[-1]) == "notice"
     assert job.cordoned["m2"].until_us == 30_000_100
     assert "m2" not in done(job).seats
 

@@ -32,6 +32,7 @@ from trainmover.controller.events import (
 from trainmover.controller.policies.plans.known import Standing
 from trainmover.controller.state import Kind, MachineState, Outcome
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 
 FOUR = running(machines=4, standbys=2)
 HELD = RollRequested(at_us=1, request="r1", hold=True, reason="new kernel")
@@ -249,6 +250,7 @@ def test_what_is_free_is_taken_as_one_change() -> None:
     assert job.seats == ("m5", "m2", "m6", "m4")
     assert moves_of(job) == [[("m1", "m5"), ("m3", "m6")]]
     assert job.incidents[0].cause == "placement 1: switch 3"
+    assert cause_of(job.incidents[0]) == "placement"
 
 
 def test_a_chain_is_undone_from_its_end() -> None:

@@ -21,6 +21,7 @@ from trainmover.controller.policies.stragglers.pace import MEASURED, SETTLES, Pa
 from trainmover.controller.standby.warming import REST
 from trainmover.controller.state import Cordon, Incident, Kind, Outcome
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 
 SLOW = "slow: "
 
@@ -70,6 +71,7 @@ def test_its_ranks_go_to_a_standby_and_it_is_cordoned_with_what_was_seen() -> No
     assert cordon.reason.startswith(SLOW)
     assert "100." in cordon.reason
     assert "m3 is slow" in told.job.incidents[-1].cause
+    assert cause_of(told.job.incidents[-1]) == "slow machine"
 
 
 def test_what_was_weighed_is_kept_with_the_move() -> None:

@@ -13,6 +13,7 @@ from trainmover.controller.policies.stragglers.pace import MEASURED, Pace
 from trainmover.controller.policies.stragglers.ways import PENDING_MAX, Pending, Ways
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
+from trainmover.server.view.causes import cause_of
 
 Waits = Callable[[int, int], Mapping[int, float]]
 """Rank, step -> for whom it waits how many milliseconds."""
@@ -125,6 +126,7 @@ def test_one_end_is_moved_and_it_is_measured_whether_that_has_helped(helps: bool
     assert told.job.change is not None
     assert told.job.change.leavers == {1: "m2"}
     assert "the way between m2 and m3 is slow" in told.job.incidents[-1].cause
+    assert cause_of(told.job.incidents[-1]) == "slow machine"
     seated_elsewhere(told)
     told.steps(MEASURED + 8, usual if helps else slow_between(1, 2))
     (move,) = told.job.stragglers.moves

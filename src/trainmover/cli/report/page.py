@@ -15,18 +15,19 @@ from trainmover.cli.report.text import (
     sizes,
     state,
 )
+from trainmover.controller.state import Trigger
 
 WIDTH = 920
 FIRST_ROWS = 50
 _PARTS = {
     "training": "k0",
     "machine lost": "k1",
-    "planned move": "k3",
+    **dict.fromkeys(map(str, Trigger), "k3"),
     "worker ended": "k2",
     "standby failed": "k2",
     "rank stuck": "k4",
     "link broken": "k5",
-    "silent corruption": "k7",
+    str(Trigger.CORRUPTION): "k7",
     "store lost": "k6",
     "script raised": "k6",
     "steps made again": "k6",

@@ -47,6 +47,7 @@ from trainmover.controller.state import (
     Outcome,
     Phase,
     Stage,
+    Trigger,
 )
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot
@@ -59,23 +60,24 @@ def request_move(job: Job, event: MoveRequested) -> Decision:
     """Begin a move, or say why not."""
     machine = MachineId(event.machine)
     cause = "a move was asked for" + (f": {event.reason}" if event.reason else "")
-    begun = begin_move(job, machine, cause, request=event.request, at_us=event.at_us)
+    begun = begin_move(job, machine, cause, Trigger.MOVE, request=event.request, at_us=event.at_us)
     if isinstance(begun, str):
         return job, (Answer(event.request, ok=False, text=begun),)
     return begun
 
 
 def begin_move(
-    job: Job, machine: MachineId, cause: str, *, request: str, at_us: int
+    job: Job, machine: MachineId, cause: str, trigger: Trigger, *, request: str, at_us: int
 ) -> Decision | str:
     """The job with the move under way; or why it is not."""
-    return begin_moves(job, [machine], cause, request=request, at_us=at_us)
+    return begin_moves(job, [machine], cause, trigger, request=request, at_us=at_us)
 
 
 def begin_moves(
     job: Job,
     machines: Sequence[MachineId],
     cause: str,
+    trigger: Trigger,
     *,
     request: str,
     at_us: int,
@@ -105,6 +107,7 @@ def begin_moves(
         further=tuple((leavers[slot], joiners[slot]) for slot in others),
         ranks=tuple(rank for slot in leavers for rank in job.spec.ranks(slot)),
         cause=cause,
+        trigger=trigger,
         rung=0,
         why_rung="planned: no step is interrupted",
         epoch=epoch,

@@ -153,7 +153,7 @@ class OptionOf(TypedDict):
 class IncidentOf(TypedDict):
     """From detection to the first commit after it. trouble: out of memory, hardware, network, user
     bug, pre-emption or unknown; "" for a move; read_from: the sentence that says so; way: which of
-    the options it was."""
+    the options it was; trigger: of a move, what has set it off."""
 
     number: int
     kind: str
@@ -161,6 +161,7 @@ class IncidentOf(TypedDict):
     joiner: str | None
     ranks: list[int]
     cause: str
+    trigger: str | None
     rung: int
     epoch: int
     lost: list[str]

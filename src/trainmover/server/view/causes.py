@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why members have changed, in a word or two: what an incident says has no end of values. Pure."""
+"""Why members have changed, in a word or two. Pure.
+
+A move says so as a value. Of a recovery it is read from what was told of the process or machine.
+"""
 
 import re
 
@@ -9,7 +12,6 @@ RESUMED = "the job goes on after step "
 _CAUSES = {
     name: re.compile(text)
     for name, text in {
-        "planned move": "a move was asked for",
         "worker ended": r"worker \d+ of ",
         "rank stuck": r"all ranks stood still|rank \d+ on \S+ (stood still|did not )",
         "script raised": r"rank \d+ on \S+ raised ",
@@ -25,6 +27,8 @@ _CAUSES = {
 
 def cause_of(incident: Incident) -> str:
     """In a word or two; "" for what is none, as going on from a checkpoint."""
+    if incident.trigger is not None:
+        return str(incident.trigger)
     if incident.cause.startswith(RESUMED):
         return ""
     if incident.lost:

@@ -13,7 +13,7 @@ from trainmover.controller.change.move import begin_moves
 from trainmover.controller.change.seats import with_cordon, without_cordon
 from trainmover.controller.effects import Decision
 from trainmover.controller.policies.maintenance.lateness import may_be_late
-from trainmover.controller.state import Cordon, Job
+from trainmover.controller.state import Cordon, Job, Trigger
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Leaving
 
@@ -41,7 +41,9 @@ def move_leaving(job: Job, at_us: int) -> Decision:
     """While no change is under way: begin to move all that are to go, or one that can."""
     names = [*_with_ranks(job)]
     for some in [names, *([name] for name in names)] if names else []:
-        begun = begin_moves(job, some, _cause(job, some, at_us), request="", at_us=at_us)
+        begun = begin_moves(
+            job, some, _cause(job, some, at_us), _trigger(job, some), request="", at_us=at_us
+        )
         if not isinstance(begun, str):
             return begun
     return job, ()
@@ -56,6 +58,11 @@ def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
         if late := may_be_late(job, left_us):
             causes.append(late)
     return "; ".join(causes)
+
+
+def _trigger(job: Job, names: list[MachineId]) -> Trigger:
+    noticed = any(job.cordoned[name].until_us for name in names)
+    return Trigger.NOTICE if noticed else Trigger.FAILING
 
 
 def _with_ranks(job: Job) -> Iterator[MachineId]:
