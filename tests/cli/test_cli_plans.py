@@ -47,6 +47,7 @@ def test_every_machine_has_its_turn_and_ranks_go_where_a_file_says(
     code, answer = asked(capsys, "place", "--by", f"{function}:assign")
     assert (code, answer["ok"]) == (1, False)
     assert "There is no machine m9" in str(answer["text"])
+    assert asked(capsys, "place", "--by", f"{function}:assign", "--dry-run") == (1, answer)
     assert asked(capsys, "plan")[1]["standing"] == "done"
     assert main(["stop"]) == 0
     assert running.ended()[0] == 143

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trainmover.controller.decide import decide
 from trainmover.controller.effects import Answer, End, HostOrder
 from trainmover.controller.events import (
     EVENTS,
@@ -249,11 +250,16 @@ class Server:
     def place(self, seats: Sequence[str], reason: str = "") -> asyncio.Future[Answer]:
         """Give slots to other machines; answered when that begins. seats: slot -> machine."""
         request, answer = self._answers.expect()
-        at_us = self.now()
-        self.control.ask(
-            PlaceRequested(at_us=at_us, request=request, seats=[*seats], reason=reason)
-        )
+        self.control.ask(self._to_place(request, seats, reason))
         return answer
+
+    def would_place(self, seats: Sequence[str]) -> Answer:
+        """Return what `place` would answer now. Nothing is done, and nothing is journaled."""
+        _, effects = decide(self.job, self._to_place("", seats, ""))
+        return next(one for one in effects if isinstance(one, Answer))
+
+    def _to_place(self, request: str, seats: Sequence[str], reason: str) -> PlaceRequested:
+        return PlaceRequested(at_us=self.now(), request=request, seats=[*seats], reason=reason)
 
     def steer(self, *, going: bool, reason: str = "") -> asyncio.Future[Answer]:
         """Stop the newest plan, or let it go on."""

@@ -114,6 +114,29 @@ def test_a_request_that_is_refused_says_why_and_who_asked_is_in_the_journal(tmp_
     play(tmp_path, act)
 
 
+@pytest.mark.parametrize(
+    ("seats", "ok", "said"),
+    [
+        (["m3", "m2"], True, "Placement 1 begins"),
+        (["m9", "m2"], False, "There is no machine m9."),
+        (["m1"], False, "1 machines were named for 2 slots."),
+        (["m1", "m1"], False, "m1"),
+    ],
+)
+def test_a_dry_run_of_a_placement_is_refused_as_the_placement_would_be(
+    seats: list[str], ok: bool, said: str, tmp_path: Path
+) -> None:
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        server.control.job = training(2, 1)
+        dry = (await client.post(f"{V1}/place", json={"seats": seats, "dry_run": True})).json()
+        assert (dry["ok"], said in dry["text"], server.job.plan) == (ok, True, None)
+        assert not [*server.news.recent]
+        real = (await client.post(f"{V1}/place", json={"seats": seats})).json()
+        assert real == dry
+
+    play(tmp_path, act)
+
+
 def test_a_kill_that_would_end_the_job_takes_force(tmp_path: Path) -> None:
     async def act(server: Server, client: httpx.AsyncClient) -> None:
         server.control.job = training(2, 1)

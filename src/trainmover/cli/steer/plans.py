@@ -64,14 +64,24 @@ def _place(options: argparse.Namespace) -> int:
         code = 0
         if options.dry_run:
             if seats != said:
-                moves = _would_move(now, seats)
-                say_either({"moves": moves}, _moves_text(moves), as_json=options.json, flush=True)
+                code = _show_moves(client, now, seats, as_json=options.json)
             said = seats
         elif every_s is None or seats != now:
             code = _carry_out(client, options, "place", {"seats": seats})
         if every_s is None or code:
             return code
         time.sleep(every_s)
+
+
+def _show_moves(client: Client, now: list[str], then: list[str], *, as_json: bool) -> int:
+    """0: these moves would be made. 1: the controller would refuse them."""
+    answer = client.ask("place", {"seats": then, "dry_run": True})
+    if not answer["ok"]:
+        say_either(answer, answer["text"], as_json=as_json, flush=True)
+        return 1
+    moves = _would_move(now, then)
+    say_either({"moves": moves}, _moves_text(moves), as_json=as_json, flush=True)
+    return 0
 
 
 def _would_move(now: list[str], then: list[str]) -> list[dict[str, Any]]:

@@ -157,6 +157,8 @@ async def _roll(live: Live, request: Request) -> Response:
 
 async def _place(live: Live, request: Request) -> Response:
     asked = await _body(request, types.Place)
+    if asked.dry_run:
+        return _answered(live, live.server.would_place(asked.seats))
     _audit(live, request, f"place {', '.join(asked.seats[:_NAMED])}", asked.reason)
     return _answered(live, await live.server.place(asked.seats, asked.reason))
 

@@ -51,10 +51,12 @@ class Roll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To give slots to other machines. seats: slot -> the machine that is to have it."""
+    """To give slots to other machines. seats: slot -> the machine that is to have it. dry_run:
+    answer only what would be answered."""
 
     seats: Annotated[list[MachineName], Meta(max_length=20000)]
     reason: Reason = ""
+    dry_run: bool = False
 
 
 class Steer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
