@@ -301,3 +301,33 @@ def test_resume_auto_is_a_word_and_needs_a_folder() -> None:
     assert (made.folder, made.resume, made.again) == (Path("kept"), None, True)
     with pytest.raises(UserError, match="needs a folder in which to look"):
         options("--resume", "auto")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "said"),
+    [
+        (
+            "import torch",
+            ["--machines", "2", "--lr", "1", "--standbys=1"],
+            "what comes after {script} goes to the script: --machines, --standbys=1. "
+            "If trainmover is meant: trainmover run --machines 2 --standbys=1 {script}",
+        ),
+        ("p.add_argument('--machines')", ["--machines", "2"], ""),
+        ("p.add_argument('--run_dir')", ["--run-dir", "here"], ""),
+        ("import torch", ["--lr", "1", "machines"], ""),
+        (
+            "import torch",
+            ["--json"],
+            "what comes after {script} goes to the script: --json. "
+            "If trainmover is meant: trainmover run --json {script}",
+        ),
+    ],
+)
+def test_flags_behind_the_script_that_it_does_not_know_are_told_of(
+    text: str, arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    told = parse([str(script), *arguments])
+    assert told.slip == said.format(script=script)
+    assert told.options.argv == [str(script), *arguments]

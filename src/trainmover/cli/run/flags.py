@@ -10,6 +10,7 @@ from typing import Any
 
 from trainmover import communicators
 from trainmover.cli.run import flag_values
+from trainmover.cli.run.misplaced import misplaced_text
 from trainmover.cli.run.parser import look, parser, refuse
 from trainmover.cli.run.rates import bytes_a_second
 from trainmover.errors import UserError
@@ -21,10 +22,11 @@ from trainmover.tls.files import all_or_none
 
 @dataclass(frozen=True)
 class RunFlags:
-    """A parsed command line. json: for programs."""
+    """A parsed command line. json: for programs; slip: what is probably not meant so, or ""."""
 
     options: RunOptions
     json: bool
+    slip: str = ""
 
 
 def parse(argv: list[str]) -> RunFlags:
@@ -89,7 +91,8 @@ def parse(argv: list[str]) -> RunFlags:
         role=flags.role,
         worker=tuple(json.loads(flags.worker_program)),
     )
-    return RunFlags(options, flags.json)
+    slip = "" if flags.module else misplaced_text(script, flags.training_script_args)
+    return RunFlags(options, flags.json, slip)
 
 
 def _log(flags: argparse.Namespace, nproc: int) -> LogSpec:

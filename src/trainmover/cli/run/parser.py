@@ -143,6 +143,18 @@ def known_flags() -> argparse.ArgumentParser:
     return known
 
 
+def own_flags() -> dict[str, bool]:
+    """Return trainmover's own long flags, and whether each takes a value."""
+    own = argparse.ArgumentParser(add_help=False)
+    _add_ours(own)
+    return {
+        option: action.nargs != 0
+        for action in own._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
+
+
 def parser() -> argparse.ArgumentParser:
     """torchrun's parser with our options."""
     parser = torchruns_parser()

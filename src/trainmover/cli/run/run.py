@@ -2,9 +2,11 @@
 """`trainmover run [torchrun's options] [ours] script.py ...`: a job on this machine."""
 
 import importlib.util
+import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from trainmover.cli.output import say
 from trainmover.cli.run.parser import look
 from trainmover.errors import UserError
 
@@ -23,6 +25,8 @@ def main(argv: list[str]) -> int:
 
         flags = parse(argv)
         options = flags.options
+        if flags.slip:
+            say(f"trainmover: {flags.slip}", to=sys.stderr, flush=True)
         return supervise(
             options, json=flags.json, fork_server=None if options.worker else fork_server
         )
