@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Incidents: how long each phase took, why, who said where it stood, and what proves the result.
 
-import { clock, ms, size, spans } from "./words.js";
+import { clock, ms, phaseColour, size, spans } from "./words.js";
 
 const SHOWN = 30;
 
@@ -20,15 +20,16 @@ function Incident({ one }) {
       <summary>
         <span class={`word is-${one.outcome}`}>{one.outcome}</span> #{one.number} {one.kind} {who} <b>{down}</b>
         <span class="bar" role="img" aria-label={phases.map(([name, took]) => `${name} ${ms(took)}`).join(", ")}>
-          {phases.map(([name, took], index) => (
-            <i key={name} class={`phase p${index % 7}`} style={{ width: `${(100 * took) / whole}%` }} title={`${name} ${ms(took)}`} />
+          {phases.map(([name, took]) => (
+            <i key={name} class={`phase ${phaseColour(name)}`} style={{ width: `${(100 * took) / whole}%` }} title={`${name} ${ms(took)}`} />
           ))}
         </span>
       </summary>
       <p>{one.cause}{one.why_rung ? ` (${one.why_rung})` : ""}{one.note ? `; ${one.note}` : ""}</p>
       <p class="legend">
-        {phases.map(([name, took], index) => <span key={name}><i class={`dot p${index % 7}`} />{name} {ms(took)}</span>)}
+        {phases.map(([name, took]) => <span key={name}><i class={`dot ${phaseColour(name)}`} />{name} {ms(took)}</span>)}
       </p>
+      {one.downtime_ms != null && one.adds_up ? <p data-sum>{one.kind === "move" ? "pause" : "downtime"} {ms(one.downtime_ms)} = {one.adds_up} <span class="muted">{one.phases_before.length ? `(${one.phases_before.join(" and ")} come before, training goes on)` : ""}</span></p> : null}
       {one.read_from ? <p data-trouble>Trouble: {one.trouble} <span class="muted">(read from: {one.read_from})</span></p> : null}
       <Options options={one.options} way={one.way} />
       <Votes positions={one.positions} />

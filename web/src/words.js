@@ -56,6 +56,10 @@ export function ending(status) {
   return [how, `${status.ended_because}${kind}`.trim()].filter(Boolean).join("\n");
 }
 
+// A phase has one colour, in whatever incident it is.
+const PHASES = ["detect", "bind", "prepare", "pause", "wait", "drain", "verdict", "boundary", "state", "switchover", "first_step"];
+export const phaseColour = (name) => `p${Math.max(0, PHASES.indexOf(name))}`;
+
 const SLOW = 1.5;
 
 // Whether its steps take much longer than those of most.

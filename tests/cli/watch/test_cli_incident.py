@@ -22,7 +22,7 @@ CERTIFICATE = m.Certificate(
 INCIDENT = Incident(
     number=1, kind=Kind.RECOVERY, machine=MachineId("m2"), joiner=MachineId("m4"),
     ranks=(Rank(1),), cause="machine m2 was lost", rung=1, epoch=Epoch(2), step=Step(7),
-    why_rung="state and records live on other machines", redone=0,
+    why_rung="state and records live on other machines", redone=0, downtime_ms=20.0,
     marks={"heard": 1000, "detect": 3000, "drain": 9500}, certificates=(CERTIFICATE,),
     positions={
         Rank(0): m.Position(rank=Rank(0), epoch=Epoch(2), committed=Step(7), gate=Step(0)),
@@ -44,9 +44,10 @@ def test_everything_is_shown(journal: str, capsys: pytest.CaptureFixture[str]) -
     for text in (
         "#1 recovery m2 -> m4",
         "cause machine m2 was lost",
-        "way the step is run again: state and records live on other machines",
+        "way replace the machine; the step is run again: state and records live on other machines",
         "detect 2.0 ms",
         "drain 6.5 ms",
+        "downtime 20 ms = detect 2 + drain 6 + unnoticed 12",
         "record of rank 1 was held for step 7, 8",
         "where rank 1 stood: Thread 1 File train.py",
         "0 7 before the commit of step 8",

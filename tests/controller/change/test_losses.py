@@ -206,6 +206,7 @@ def test_a_machine_that_comes_may_take_what_is_missing() -> None:
     job, _ = after(job, joined("m9", standby=True), up("m9"))
     assert job.change is not None
     assert job.change.joiners == {0: "m5", 1: "m9"}
+    assert "wait" in job.incidents[0].marks
 
 
 KEPT = set(MachineState) - {

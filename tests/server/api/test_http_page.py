@@ -115,6 +115,10 @@ def test_a_move_a_kill_and_a_cordon_from_the_page(page: Any, tmp_path: Path) -> 
         act(page, "m2", "kill")
         says(page, " takes rank 1 in about ")
         page.wait_for_selector("[data-incident='2']")
+        colours = """() => [...document.querySelectorAll(".incident .phase")]
+            .map((one) => [one.title.split(" ")[0], one.className])"""
+        of_phase = page.evaluate(colours)
+        assert len({name for name, _ in of_phase}) == len({(name, look) for name, look in of_phase})
         page.click("[data-incident='2'] summary")
         says(page, "state equal", "[data-incident='2']")
         says(page, "committed", "[data-incident='2']")

@@ -90,16 +90,26 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if incident["ranks"]:
         yield "ranks", ranks_text(incident["ranks"])
     if incident["rung"]:
-        yield "way", f"{_WAYS[incident['rung']]}: {incident['why_rung']}"
+        yield "way", _way(incident)
     yield "membership", str(incident["epoch"])
     if incident["step"] is not None:
         yield "step", f"{incident['step']} is the last that counts"
     if incident["redone"]:
         yield "redone", f"{incident['redone']} committed steps, with the same numbers"
     for name, phase_ms in incident["phases_ms"].items():
-        yield name, f"{phase_ms:.1f} ms"
+        goes_on = ", training goes on" if name in incident["phases_before"] else ""
+        yield name, f"{phase_ms:.1f} ms{goes_on}"
+    if incident["downtime_ms"] is not None and incident["adds_up"]:
+        name = "pause" if incident["kind"] == "move" else "downtime"
+        yield name, f"{incident['downtime_ms']:.0f} ms = {incident['adds_up']}"
     for rank, steps in sorted(incident["held"].items(), key=lambda item: int(item[0])):
         yield "record", f"of rank {rank} was held for step {', '.join(map(str, steps)) or '-'}"
+
+
+def _way(incident: dict[str, Any]) -> str:
+    """The option that was taken, as the table names it, and what that meant for steps."""
+    redone = f"{_WAYS[incident['rung']]}: {incident['why_rung']}"
+    return f"{incident['way']}; {redone}" if incident["way"] else redone
 
 
 def _options(incident: dict[str, Any]) -> Table:

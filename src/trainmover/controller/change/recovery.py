@@ -35,7 +35,7 @@ def advance_recovery(job: Job, at_us: int) -> Decision:
     assert job.change is not None
     match job.change.stage:
         case Stage.DRAIN if job.change.missing:
-            return _take_whom_there_is(job), ()
+            return _take_whom_there_is(job, at_us), ()
         case Stage.DRAIN:
             job, released = take_first_parked(job)
             job, effects = _give_verdict(job, at_us)
@@ -48,8 +48,9 @@ def advance_recovery(job: Job, at_us: int) -> Decision:
             return go_when_switched(job, at_us)
 
 
-def _take_whom_there_is(job: Job) -> Job:
-    """No standby was left, and the job waits: a machine that has joined by now takes a slot."""
+def _take_whom_there_is(job: Job, at_us: int) -> Job:
+    """No standby was left, and the job waits: a machine that has joined by now takes a slot. The
+    wait is a phase of its own."""
     change = job.change
     assert change is not None
     more = joiners_after_loss(job, change.missing, change.joiners.values())
@@ -58,6 +59,8 @@ def _take_whom_there_is(job: Job) -> Job:
     joiners = {**change.joiners, **more}
     change = replace(change, joiners=joiners, missing=change.missing - set(more))
     job = amend(job, change.incident, joiner=next(iter(joiners.values())))
+    if not change.missing:
+        job = mark(job, change.incident, "wait", at_us)
     return replace(job, change=change)
 
 

@@ -155,7 +155,9 @@ class OptionOf(TypedDict):
 class IncidentOf(TypedDict):
     """From detection to the first commit after it. trouble: out of memory, hardware, network, user
     bug, pre-emption or unknown; "" for a move; read_from: the sentence that says so; way: which of
-    the options it was; trigger: of a move, what has set it off."""
+    the options it was; trigger: of a move, what has set it off;
+    phases_before: those in which ranks train on; adds_up: the others, as a sum that is the
+    downtime."""
 
     number: int
     kind: str
@@ -183,6 +185,8 @@ class IncidentOf(TypedDict):
     certificates: list[CertificateOf]
     committed_first: list[int]
     phases_ms: dict[str, float]
+    phases_before: list[str]
+    adds_up: str
     options: list[OptionOf]
     step_ms: float | None
     way: str

@@ -56,6 +56,7 @@ from trainmover.protocol.messages import (
 )
 from trainmover.server.ranks import ranks_named
 from trainmover.server.view.divergences import divergence_text, is_news, parted_text
+from trainmover.server.view.phases import phases_text
 from trainmover.server.view.plans import plan_sentences
 from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, protected
 from trainmover.server.view.watching import stands_text
@@ -184,8 +185,7 @@ def _closed(incident: Incident) -> str:
         after += f", {incident.redone} step{'s' * (incident.redone > 1)} to be made again"
     alone = "retried in place" if incident.rung < 2 else "all ranks train on"
     who = who_moves(incident) if incident.joiner else alone
-    phases = ", ".join(f"{name} {ms:.0f}" for name, ms in incident.phases_ms.items())
-    return f"{who}{after}{down}" + (f" ({phases} ms)" if phases else "") + _state(incident)
+    return f"{who}{after}{down}{phases_text(incident)}{_state(incident)}"
 
 
 def _state(incident: Incident) -> str:

@@ -17,6 +17,7 @@ from trainmover.protocol.messages import Position
 from trainmover.server.length import length
 from trainmover.server.view.divergences import divergences_json, replicas_json
 from trainmover.server.view.memory import memory_json
+from trainmover.server.view.phases import phases_before, phases_of_pause, sum_text
 from trainmover.server.view.plans import plan_json
 from trainmover.server.view.progress import Progress
 from trainmover.server.view.redundancy import redundancy_json
@@ -102,6 +103,8 @@ def incident_json(incident: Incident) -> dict[str, Any]:
     read = exit_of(incident.cause, *incident.stacks.values())
     return value | {
         "phases_ms": incident.phases_ms,
+        "phases_before": list(phases_before(incident)),
+        "adds_up": sum_text(phases_of_pause(incident), incident.downtime_ms),
         "positions": votes,
         "way": way_of(incident),
         "trouble": str(read.kind) if incident.kind is Kind.RECOVERY else "",
