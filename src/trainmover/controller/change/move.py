@@ -25,6 +25,7 @@ from trainmover.controller.change.seats import (
     address_of,
     parked,
     seats_after,
+    spare,
     survivors,
     with_machine,
 )
@@ -182,10 +183,14 @@ def _no_standby(job: Job, machines: Sequence[MachineId]) -> str:
     there = f"{able} standby{'s' * (able != 1)} of {len(machines)} can take ranks"
     notes = "; ".join(f"{m.id} is {m.state}: {m.note}" for m in job.machines.values() if m.note)
     notes += kept_out_text(job) if notes else kept_out_text(job).removeprefix("; ")
+    cordoned = [machine.id for machine in spare(job) if machine.id in job.cordoned]
+    free = [name for name in cordoned if name not in machines]
     do = (
         "More standbys would not help: mend what keeps these from taking ranks."
         if unable_to_stand_by(job)
-        else "Start jobs with more --standbys, or wait until one is warm."
+        else "Add a standby (trainmover add), or wait until one is warm."
+        if not free
+        else f"Let one take ranks again (trainmover uncordon {free[0]}), or add one: trainmover add"
     )
     return (
         f"{', '.join(machines)} {'were' if several else 'was'} not moved: "

@@ -147,9 +147,17 @@ def no_standby(job: Job, cause: str, needed: int, *, waited_s: int = 0) -> str:
         + (
             "More standbys would not help: mend what keeps these from taking ranks."
             if unable and have >= needed
-            else "Start it again with more --standbys, or let it wait for one (--wait-for-machine)."
+            else _more_standbys(waited_s)
         )
     )
+
+
+def _more_standbys(waited_s: int) -> str:
+    """What to do next time; a wait that was given was too short."""
+    wait = "let it wait for one (--wait-for-machine)"
+    if waited_s:
+        wait = f"let it wait longer for one (--wait-for-machine {waited_s} was given)"
+    return f"Start it again with more --standbys, or {wait}."
 
 
 def kept_out_text(job: Job) -> str:
