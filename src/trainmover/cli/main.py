@@ -16,6 +16,7 @@ from typing import Any
 
 from trainmover.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, table
 from trainmover.cli.output import say
+from trainmover.cli.plain import write_plainly
 from trainmover.cli.suggest import did_you_mean
 from trainmover.cli.verbs import VERBS, parser_of
 from trainmover.errors import JobFailed, TrainmoverError, UserError
@@ -31,6 +32,7 @@ UNWRITTEN = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, er
 def main(argv: list[str] | None = None) -> int:
     """Exit status of one command."""
     open_standard_streams()
+    write_plainly()
     if argv is None:  # This process is ours alone.
         escape_tracebacks()
         argv = sys.argv[1:]

@@ -4,6 +4,7 @@
 import io
 from typing import TextIO, cast
 
+from trainmover.cli.plain import PLAIN
 from trainmover.outlet import Outlet, write_all
 
 
@@ -19,7 +20,7 @@ class _Stream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if text:
-            self._outlet.put(self._file, text.encode(self.encoding, "replace"))
+            self._outlet.put(self._file, text.encode(self.encoding, PLAIN))
         return len(text)
 
     def isatty(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from simulated import played
 
+from trainmover.cli.plain import write_plainly
 from trainmover.cli.run.footer import TOLD_S, Footer
 from trainmover.cli.watch import top
 from trainmover.cli.watch.progress import left_s, line
@@ -166,6 +167,22 @@ def test_that_the_next_loss_ends_the_job_stands_above_the_machines(columns: int)
     alarm = {"alarm": True, "text": "standbys 0 of 1 ready: the next loss ends the job"}
     drawn = top.frame(status() | {"redundancy": alarm}, [], columns, 12)
     assert "the next loss ends the job" in " ".join(plain(drawn).split())
+
+
+def test_no_color_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarm = {"alarm": True, "text": "standbys 0 of 1 ready"}
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1;33m" in top.frame(status() | {"redundancy": alarm}, [], 80, 24)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[1;33m" not in top.frame(status() | {"redundancy": alarm}, [], 80, 24)
+
+
+def test_a_bar_is_drawn_in_every_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", to)
+    write_plainly()
+    print(line(50, 100, None, 10.0, columns=120), flush=True)
+    assert to.buffer.getvalue().startswith(b"############------------ step 50 of 100")  # type: ignore[attr-defined]
 
 
 class FakeClient:

@@ -1,13 +1,16 @@
 """A script that never asks for protection is told of it while it runs, once."""
 
+import pytest
 from http_jobs import training
 
-from trainmover.controller.facts import Ranks
+from trainmover.controller.events import Tick
+from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.state import Job, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import Rank
 from trainmover.protocol.messages import JobSpec
 from trainmover.server.view.protection import UNATTACHED_S, Unattached, protected
+from trainmover.server.view.sentences import sentence
 
 RUNNING = replace(Job(spec=JobSpec(run_id="r", argv=["train.py"])), phase=Phase.RUNNING)
 BEAT_US = 200_000
@@ -29,6 +32,13 @@ def test_a_job_without_standbys_is_not_called_protected() -> None:
     alone = protected(training(2, 0))
     assert "protected: " not in alone
     assert "NOT protected from the loss of a machine: there is no standby" in alone
+
+
+@pytest.mark.parametrize(("standbys", "good"), [(1, True), (0, False)])
+def test_that_it_is_protected_is_good_news(standbys: int, good: bool) -> None:
+    job = training(2, standbys)
+    said = sentence(replace(job, recorded=Facts()), Tick(at_us=1), job)
+    assert (said.loud, said.good) == (True, good)
 
 
 def test_the_time_begins_when_the_script_does() -> None:

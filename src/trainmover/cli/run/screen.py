@@ -86,8 +86,8 @@ class Screen:
                 prefix = _prefix(handle, rank, stream)
                 with self._aside():
                     to.write("".join(f"{prefix}{line}\n" for line in _lines(text)))
-            case Happened(loud=True, text=text):
-                self._say(text, style="bold yellow")
+            case Happened(loud=True, text=text, good=good):
+                self._say(text, style="green" if good else "bold yellow")
         if self._footer is not None:
             self._footer.look()
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from trainmover.cli.console import Table
+from trainmover.escaping import one_line
 from trainmover.server.ranks import ranks_text
 
 LEAST_NAME = 12
@@ -24,7 +25,7 @@ def machine_lines(
     if rows is not None and rows < len(machines):
         machines = sorted(machines, key=lambda one: -_trouble(one, status["step_ms"]))[:rows]
     cells = [_cells(machine) for machine in machines]
-    names = short_names([one["id"] for one in machines], _name_width(cells, width))
+    names = short_names([one_line(one["id"]) for one in machines], _name_width(cells, width))
     shown = _fitting(cells, width)
     longest = max(map(len, names), default=0)
     beside = _width(cells, shown) + longest + max((len(_note(one)) for one in machines), default=0)
@@ -48,9 +49,9 @@ def _table(
 
 
 def _cells(machine: dict[str, Any]) -> dict[str, str]:
-    speed = machine["step_ms"]
+    speed, state = machine["step_ms"], one_line(machine["state"])
     return {
-        "STATE": f"{machine['state']}, away" if machine.get("away") else machine["state"],
+        "STATE": f"{state}, away" if machine.get("away") else state,
         "RANKS": ranks_text(machine["ranks"]),
         "STEP": "-" if machine["step"] is None else str(machine["step"]),
         "MS/STEP": "-" if speed is None else f"{speed:.0f}",
@@ -132,6 +133,10 @@ def _more(machines: Collection[dict[str, Any]], shown: Collection[dict[str, Any]
 
 
 def _note(machine: dict[str, Any]) -> str:
+    return one_line(_said_of(machine))
+
+
+def _said_of(machine: dict[str, Any]) -> str:
     cordon = machine["cordoned"]
     if cordon is None:
         return str(machine["note"])

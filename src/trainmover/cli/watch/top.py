@@ -91,7 +91,7 @@ def frame(status: dict[str, Any], said: list[str], columns: int, height: int) ->
 def _drawn(status: dict[str, Any], said: list[str], columns: int, rows: int) -> list[str]:
     """Draw all lines, with so many machines."""
     out = io.StringIO()
-    console = Terminal(file=out, width=columns, force_terminal=True, no_color=False)
+    console = Terminal(file=out, width=columns, force_terminal=True)
     console.print(progress(status, columns), no_wrap=True, crop=True)
     show(status, console, rows)
     if said:

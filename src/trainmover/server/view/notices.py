@@ -11,7 +11,8 @@ from trainmover.protocol.messages import Row
 
 @dataclass(frozen=True)
 class Happened:
-    """An entry of the journal. `text` may be ""; `loud`: worth a line on the screen of the run.
+    """An entry of the journal. `text` may be ""; `loud`: worth a line on the screen of the run,
+    and `good`: as good news.
 
     event   None for a note
     before  the job before it; the same object as `after` for a note
@@ -25,6 +26,7 @@ class Happened:
     event: Event | None
     before: Job
     after: Job
+    good: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,12 @@ def protected(job: Job) -> str:
     batches = f"batches of {loaders} loader{'s' * (loaders != 1)}"
     parts.append(batches if loaders else "no batches (job.batches)")
     parts.append(_standbys(job))
-    return f"{'protected' if _able(job) else 'recorded'}: {'; '.join(parts)}"
+    return f"{'protected' if is_protected(job) else 'recorded'}: {'; '.join(parts)}"
+
+
+def is_protected(job: Job) -> bool:
+    """Whether a standby may take the place of a machine."""
+    return bool(_able(job))
 
 
 class Unattached:

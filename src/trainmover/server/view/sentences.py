@@ -58,16 +58,17 @@ from trainmover.server.ranks import ranks_named
 from trainmover.server.view.divergences import divergence_text, is_news, parted_text
 from trainmover.server.view.phases import phases_text
 from trainmover.server.view.plans import plan_sentences
-from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, protected
+from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, is_protected, protected
 from trainmover.server.view.watching import stands_text
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """loud: worth a line on the screen of whoever runs the job."""
+    """loud: worth a line on the screen of whoever runs the job. good: nothing to worry about."""
 
     text: str
     loud: bool = False
+    good: bool = False
 
 
 SILENCE = Sentence("")
@@ -88,7 +89,9 @@ def sentence(before: Job, event: Event, after: Job) -> Sentence:
     if after.comparison.apart != before.comparison.apart:
         return Sentence("\n".join([parted_text(before, after), *incidents]), loud=True)
     if after.all_recorded and not before.all_recorded:
-        return Sentence("\n".join([*incidents, protected(after)]), loud=True)
+        return Sentence(
+            "\n".join([*incidents, protected(after)]), loud=True, good=is_protected(after)
+        )
     if incidents:
         return Sentence("; ".join(incidents), loud=after.code is None)  # else the end says it
     if after.phase is not before.phase and after.phase is Phase.RUNNING:

@@ -51,7 +51,9 @@ class Telling:
         said = self._once(event, sentence(before, event, after))
         kind = type(event).__name__
         at_us = after.shown_us(event.at_us)
-        self.news.add(Happened(moment.seq, at_us, kind, said.text, said.loud, event, before, after))
+        self.news.add(
+            Happened(moment.seq, at_us, kind, said.text, said.loud, event, before, after, said.good)
+        )
 
     def _once(self, event: EVENTS, said: Sentence) -> Sentence:
         """What several ranks warn of in the same words is loud for the first of them."""
