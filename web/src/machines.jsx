@@ -2,9 +2,11 @@
 // Machines as a grid: cards while they are few, one cell each when they are many.
 
 import { useRef, useState } from "preact/hooks";
-import { isSlow, looks, ms, roleWords, spans } from "./words.js";
+import { ago, isSlow, looks, ms, nameEnds, roleWords, shortNames, spans } from "./words.js";
 
 const CARDS_MAX = 48;
+const NAME_MAX = 16;
+const END_MAX = 4;
 
 export function Machines({ status, chosen, choose }) {
   const machines = status.machines;
@@ -12,6 +14,8 @@ export function Machines({ status, chosen, choose }) {
   const grid = useRef(null);
   const [at, setAt] = useState(0);
   const few = machines.length <= CARDS_MAX;
+  const ids = machines.map((machine) => machine.id);
+  const names = few ? shortNames(ids, NAME_MAX) : nameEnds(ids, END_MAX);
 
   function key(event) {
     const cells = [...grid.current.children];
@@ -28,7 +32,7 @@ export function Machines({ status, chosen, choose }) {
     <div class={few ? "cards" : "cells"} ref={grid} onKeyDown={key} role="group" aria-label="Machines">
       {machines.map((machine, index) => (
         <Machine
-          key={machine.id} machine={machine} few={few} tab={index === Math.min(at, machines.length - 1)}
+          key={machine.id} machine={machine} name={names.get(machine.id)} few={few} tab={index === Math.min(at, machines.length - 1)}
           chosen={machine.id === chosen} choose={choose} role={roleOf(machine)} slow={isSlow(machine, status.step_ms)}
         />
       ))}
@@ -36,7 +40,7 @@ export function Machines({ status, chosen, choose }) {
   );
 }
 
-function Machine({ machine, few, tab, chosen, choose, role: kind, slow }) {
+function Machine({ machine, name, few, tab, chosen, choose, role: kind, slow }) {
   const look = looks(machine);
   const role = machine.ranks.length ? `rank ${spans(machine.ranks)}${kind ? `, ${kind}` : ""}` : "standby";
   const says = `${machine.id}: ${role}, ${machine.away ? "away" : machine.state}, step ${machine.step ?? "-"}, ${ms(machine.step_ms)}${slow ? ", slow" : ""}`;
@@ -47,14 +51,14 @@ function Machine({ machine, few, tab, chosen, choose, role: kind, slow }) {
     >
       {few ? (
         <>
-          <b>{machine.id}</b>
+          <b>{name}</b>
           <span>{role}</span>
           <span class="word">{machine.away ? "away" : look === "cordoned" ? `${machine.state}, cordoned` : machine.state}</span>
           <span class="figure">{machine.ranks.length ? `step ${machine.step ?? "-"}` : ""}</span>
           <span class="figure">{machine.ranks.length ? ms(machine.step_ms) : ""}</span>
         </>
       ) : (
-        <span>{machine.id.replace(/^m/, "")}</span>
+        <span>{name}</span>
       )}
     </button>
   );
@@ -88,7 +92,7 @@ export function Chosen({ machine, may, act }) {
     <div class="chosen">
       <p>
         <b>{machine.id}</b> on {machine.host}{machine.rack ? `, rack ${machine.rack}` : ""}: {has ? `rank ${spans(machine.ranks)}` : "standby"}, {machine.state}
-        {machine.away ? ", away" : ""}; heard {machine.last_seen_s.toFixed(1)} s ago
+        {machine.away ? ", away" : ""}; last seen {machine.last_seen_s < 1 ? "now" : `${ago(machine.last_seen_s)} ago`}
         {machine.cordoned ? `; cordoned${machine.cordoned.reason ? `: ${machine.cordoned.reason}` : ""}` : ""}
         {machine.note ? `; ${machine.note}` : ""}
       </p>

@@ -102,7 +102,7 @@ function Body({ live, status, role, chosen, choose, ask, steer }) {
   return (
     <main>
       <section class="wide">
-        <h2>Machines <small>{seated} with ranks, {machines.length - seated} standbys</small></h2>
+        <h2>Machines <small>{seated} with ranks, {machines.length - seated} standby{machines.length - seated === 1 ? "" : "s"}</small></h2>
         <Legend status={status} />
         <Machines status={status} chosen={chosen} choose={choose} />
         <Chosen
@@ -136,13 +136,13 @@ function Head({ status, live, role }) {
     <header>
       <h1>trainmover <small>{status ? status.run : " "}</small></h1>
       <dl>
-        <Figure name="the job is" value={status ? doing(status, away) : "..."} wide />
+        <Figure name="status" value={status ? doing(status, away) : "..."} wide />
         <Figure name="membership" value={status?.epoch ?? "-"} />
         <Figure name="step" value={status?.step ?? "-"} />
         <Figure name="loss" value={number(status?.loss)} />
-        <Figure name="a step" value={ms(status?.step_ms)} />
+        <Figure name="step time" value={ms(status?.step_ms)} />
         <Figure name="standbys ready" value={status ? `${status.redundancy.ready} of ${status.redundancy.wanted}` : "-"} />
-        <Figure name="you are" value={role || "..."} />
+        <Figure name="signed in as" value={role || "..."} />
       </dl>
       <p class="banner" role="status">{told || ending(status) || alarm || " "}</p>
     </header>
@@ -155,7 +155,7 @@ function Standbys({ rows, redundancy }) {
   if (!rows.length) return <p class="muted">{redundancy.text}</p>;
   return (
     <div class="scroll"><table>
-      <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "a loss would take", "held", "on its device", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>
+      <thead><tr>{["machine", "ranks", "ready", "trace", "warmed", "expected downtime", "held", "GPU memory", ""].map((name) => <th key={name}>{name}</th>)}</tr></thead>
       <tbody>
         {rows.slice(0, 200).map((row) => (
           <tr key={`${row.machine} ${row.slots}`}>

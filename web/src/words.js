@@ -28,6 +28,36 @@ export function ago(seconds) {
 
 export const clock = (at_us) => new Date(at_us / 1000).toLocaleTimeString([], { hour12: false });
 
+// Names of at most `width` characters: without the domain that all have, then without what is in the middle.
+export function shortNames(names, width) {
+  const domain = names.some((name) => name.length > width) ? commonDomain(names) : "";
+  const bare = (name) => (domain ? `${name.slice(0, -domain.length)}…` : name);
+  return new Map(names.map((name) => [name, withoutMiddle(bare(name), width)]));
+}
+
+// The last characters in which names differ, for a cell.
+export function nameEnds(names, width) {
+  const domain = commonDomain(names);
+  const bare = names.map((name) => (domain ? name.slice(0, -domain.length) : name));
+  let same = 0;
+  while (bare.length > 1 && bare[0][same] !== undefined && bare.every((name) => name[same] === bare[0][same])) same += 1;
+  const prefix = (bare[0] || "").slice(0, same).replace(/\d+$/, "").length;
+  return new Map(names.map((name, index) => [name, bare[index].slice(prefix).slice(-width)]));
+}
+
+function commonDomain(names) {
+  if (names.length < 2) return "";
+  const labels = names[0].split(".");
+  const endings = labels.slice(1).map((_, index) => `.${labels.slice(index + 1).join(".")}`);
+  return endings.find((ending) => names.every((name) => name.endsWith(ending))) || "";
+}
+
+function withoutMiddle(name, width) {
+  if (name.length <= width) return name;
+  const tail = Math.floor(width / 2);
+  return `${name.slice(0, width - tail - 1)}…${name.slice(-tail)}`;
+}
+
 // What a machine is to who looks: one word, which is a colour too.
 export function looks(machine) {
   if (machine.away) return "away";

@@ -265,6 +265,41 @@ def test_a_thousand_machines_are_seen_at_once_and_walked_by_keys(page: Any, tmp_
 
 
 @pytest.mark.turns(4)
+@pytest.mark.parametrize("machines", [4, 200])
+def test_names_of_a_cloud_are_told_apart_and_hide_nothing(
+    page: Any, tmp_path: Path, machines: int
+) -> None:
+    def cloud(route: Any) -> None:
+        reply = route.fetch()
+        status = reply.json()
+        for one in status["machines"]:
+            number = int(one["id"][1:])
+            one["id"] = f"ip-10-0-{number // 100}-{number % 100}.eu-central-1.compute.internal"
+        route.fulfill(response=reply, body=json.dumps(status))
+
+    with Living(tmp_path, training(machines, 1)) as living:
+        page.route("**/api/v1/status", cloud)
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(living.address())
+        page.wait_for_selector(".machine")
+        shown = page.locator(".machine").evaluate_all(
+            "(all) => all.map((one) => one.firstElementChild.textContent)"
+        )
+        assert len(set(shown)) == machines + 1
+        assert all(name.strip("…") for name in shown)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if machines == 4:
+            card = page.locator(".machine").first
+            box, word = card.bounding_box(), card.locator(".word").bounding_box()
+            assert word["y"] + word["height"] <= box["y"] + box["height"]
+            assert "rank 0" in card.inner_text()
+        cells = page.locator(".machine").evaluate_all(
+            "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+        )
+        assert cells == 0
+
+
+@pytest.mark.turns(4)
 def test_nothing_moves_while_it_comes_up_and_goes_on(page: Any, tmp_path: Path) -> None:
     with Living(tmp_path) as living:
         page.goto(living.address())
