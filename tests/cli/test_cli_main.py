@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from trainmover.cli.completion import commands
 from trainmover.cli.main import main
 from trainmover.cli.verbs import VERBS
 from trainmover.version import VERSION
@@ -48,3 +49,27 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {verb} " in shown for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["cordon"], "required: machine."),
+        (["drain", "m1", "--deadline", "-5s"], "begins with a dash so: --deadline=VALUE."),
+        (["drain", "m1", "--deadline=-5s"], "is no span of time that is yet to come."),
+        (["checkpoints", "nowhere"], "There is no folder nowhere."),
+        (["trace", "-o", "x.pdf"], "--out x.pdf is none of .json and .svg."),
+    ],
+)
+def test_a_slip_is_told_by_what_is_wrong(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert (out, said in err) == ("", True), err
+
+
+def test_no_flag_is_completed_twice() -> None:
+    for command in commands():
+        names = [name for flag in command.flags for name in flag.names]
+        assert sorted(set(names)) == sorted(names)

@@ -43,7 +43,7 @@ def _command(verb: str, summary: str, of: argparse.ArgumentParser) -> Command:
     shown = [action for action in of._actions if action.help != argparse.SUPPRESS]
     flags = [
         Flag(
-            tuple(name for name in action.option_strings if "_" not in name),
+            tuple(dict.fromkeys(name for name in action.option_strings if "_" not in name)),
             (action.help or "").replace("%%", "%"),
             action.nargs != 0,
             tuple(map(str, action.choices or getattr(action, "words", ()) or ())),

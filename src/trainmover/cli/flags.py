@@ -126,7 +126,7 @@ def kill(parser: argparse.ArgumentParser) -> None:
 def machines(parser: argparse.ArgumentParser, others: str) -> None:
     """Name one or several."""
     parser.add_argument("machine", help="its name, as trainmover status shows it")
-    parser.add_argument("also", nargs="*", metavar="machine", help=others)
+    parser.add_argument("also", nargs="*", default=[], metavar="machine", help=others)
     which_run(parser)
 
 

@@ -2,6 +2,7 @@
 """Complaints about a command line, in three lines; did you mean ...? Light: it comes first."""
 
 import argparse
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NoReturn
@@ -9,6 +10,7 @@ from typing import NoReturn
 from trainmover.errors import UserError
 
 _UNKNOWN = "unrecognized arguments: "
+_VALUELESS = re.compile(r"argument (?:\S+/)*(--\S+): expected one argument")
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
@@ -34,10 +36,9 @@ def complain_in_three_lines(parser: argparse.ArgumentParser) -> None:
 
     def error(message: str) -> NoReturn:
         unknown = message.removeprefix(_UNKNOWN) if message.startswith(_UNKNOWN) else ""
-        raise UserError(
-            f"{message[:1].upper()}{message[1:]}.",
-            means="Nothing was done.",
-            do=see_help(parser, unknown),
-        )
+        do = see_help(parser, unknown)
+        if flag := _VALUELESS.fullmatch(message):
+            do = f"Give its value; one that begins with a dash so: {flag[1]}=VALUE. {do}"
+        raise UserError(f"{message[:1].upper()}{message[1:]}.", means="Nothing was done.", do=do)
 
     parser.error = error  # type: ignore[method-assign]

@@ -21,6 +21,7 @@ from trainmover.journal import Journal
 AROUND_US = (100_000, 5_000_000)
 """What is shown before and after an incident: a quarter of it, at least and at most."""
 ROWS_MAX = 200_000
+FORMS = (".json", ".svg")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -30,6 +31,12 @@ def main(options: argparse.Namespace) -> int:
             f"--whole and incident {options.number} contradict each other.",
             means="Nothing was written.",
             do="Give one of them.",
+        )
+    if options.out is not None and options.out.suffix not in ("", *FORMS):
+        raise UserError(
+            f"--out {options.out} is none of {' and '.join(FORMS)}.",
+            means="Nothing was written.",
+            do="Name a .json for Perfetto or chrome://tracing, or a .svg for a picture.",
         )
     path = options.journal or Path(which_run(options).journal)
     with Journal.open(path) as journal:

@@ -16,6 +16,12 @@ from trainmover.server.checkpoints.check import newest_whole, verified
 
 def main(options: argparse.Namespace) -> int:
     """0: there is one that a job can go on from."""
+    if not options.folder.is_dir():
+        raise UserError(
+            f"There is no folder {options.folder}.",
+            means="There is nothing to show.",
+            do="Give the folder that --checkpoint named.",
+        )
     if options.export is not None:
         return _export(options.folder, options.export, as_json=options.json)
     found = list(verified(options.folder))

@@ -75,20 +75,24 @@ def too_far_off(figures: Mapping[str, float], norms: Mapping[str, Norm]) -> str:
         elif name in WORDS and less > max(norm.spread, MATTERS * norm.median):
             of, unit = WORDS[name]
             return (
-                f"{of} has {value:.3g} {unit}, and the median of {norm.machines} machines is "
-                f"{norm.median:.3g}"
+                f"{of} has {_short(value)} {unit}, and the median of {norm.machines} machines is "
+                f"{_short(norm.median)}"
             )
     return ""
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def in_words(figures: Mapping[str, float]) -> str:
     """All of them, for people.
 
-    >>> in_words({"disk_mb_s": 512.4, "clock_ms": 3.2, "of another version": 1.0})
-    'its disk 512 MB/s, its clock 3 ms off'
+    >>> in_words({"disk_mb_s": 1391.2, "clock_ms": 3.2, "of another version": 1.0})
+    'its disk 1391 MB/s, its clock 3 ms off'
     """
     known = [
-        f"{WORDS[name][0]} {value:.3g} {WORDS[name][1]}"
+        f"{WORDS[name][0]} {_short(value)} {WORDS[name][1]}"
         for name, value in figures.items()
         if name in WORDS
     ]
