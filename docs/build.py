@@ -40,7 +40,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links as they are in the repository become links of the site."""
+    """Links as they are in the repository become links of the site. A search finds the guide, and
+    not the results of benches, which have its words in every line."""
+    if page.file.src_uri.startswith("bench/results/"):
+        page.meta["search"] = {"exclude": True}
     ours = not page.file.generated_by
     folder = posixpath.dirname(posixpath.join("docs" if ours else "", page.file.src_uri))
     here = posixpath.dirname(page.file.src_uri)
