@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from trainmover.controller.change.incidents import amend, with_incident
 from trainmover.controller.events import (
     AgentSaid,
     AnomalyFound,
@@ -30,7 +31,7 @@ from trainmover.controller.state import (
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import Examined, JobSpec, Recorded, Sign, Wrote
-from trainmover.server.view.sentences import Sentence, sentence
+from trainmover.server.view.sentences import Sentence, incident_sentences, sentence
 
 M1 = MachineId("m1")
 JOB = Job(
@@ -194,3 +195,28 @@ def test_figures_of_who_is_fit_are_told_and_nothing_while_they_are_not_judged() 
     assert sentence(JOB, said, waits).text == ""
     fit = replace(JOB, health=Health(of=Facts({M1: replace(one, judged=True)})))
     assert sentence(waits, said, fit) == Sentence("m1 is fit: its disk 500 MB/s")
+
+
+def test_a_broken_link_promises_nothing_and_has_no_words_of_the_system() -> None:
+    broken = "rank 1 lost a link (its buddy is gone: The vault at 127.0.0.1:1: [Errno 104] reset)"
+    job = Job(spec=JobSpec(run_id="r", argv=["x"]), phase=Phase.RUNNING)
+    link = incident(machine=None, joiner=None, ranks=(), cause=broken)
+    opened = with_incident(job, link)
+    (said,) = incident_sentences(job, opened)
+    assert said == (
+        "rank 1 lost a link: ranks stop; if all machines are there, the step is run again"
+    )
+    lost = incident(number=2, cause="m2 was lost: its agent has ended")
+    after = amend(opened, 1, outcome=Outcome.FAILED, note=f"overtaken: {lost.cause}")
+    assert incident_sentences(opened, with_incident(after, lost)) == [
+        "incident 1 is overtaken: see incident 2",
+        "m2 was lost: its agent has ended -> m3 takes rank 1",
+    ]
+
+
+def incident(**changes: object) -> Incident:
+    known: dict[str, object] = {
+        "number": 1, "kind": Kind.RECOVERY, "machine": MachineId("m2"), "joiner": MachineId("m3"),
+        "ranks": (Rank(1),), "cause": "c", "rung": 1, "epoch": Epoch(2),
+    }  # fmt: skip
+    return Incident(**(known | changes))

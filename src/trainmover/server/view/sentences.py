@@ -72,6 +72,8 @@ class Sentence:
 
 
 SILENCE = Sentence("")
+LOST_LINK = " lost a link"
+OVERTAKEN = "overtaken: "
 
 
 def sentence(before: Job, event: Event, after: Job) -> Sentence:
@@ -172,11 +174,20 @@ def _opened(incident: Incident, job: Job) -> str:
     if job.change is not None and job.change.missing:
         return f"{incident.cause} -> the job waits for a machine, at most {job.spec.wait_s} s"
     if incident.joiner is None:
-        return f"{incident.cause} -> the step is run again"
+        return f"{_seen(incident)}: ranks stop; if all machines are there, the step is run again"
     return f"{incident.cause} -> {incident.joiner} takes {ranks_named(incident.ranks)}"
 
 
+def _seen(incident: Incident) -> str:
+    """Return what was seen first, without a system's words; `trainmover incident` has those. What a
+    broken link means is known only when it is known which machine is behind it."""
+    who, lost, _ = incident.cause.partition(LOST_LINK)
+    return f"{who}{LOST_LINK}" if lost else incident.cause
+
+
 def _closed(incident: Incident) -> str:
+    if incident.note.startswith(OVERTAKEN):
+        return f"incident {incident.number} is overtaken: see incident {incident.number + 1}"
     if incident.outcome is not Outcome.DONE:
         return f"incident {incident.number} {incident.outcome}: {incident.note}"
     planned = incident.kind is Kind.MOVE
