@@ -64,6 +64,10 @@ EXAMPLES: dict[str, list[str]] = {
     "dashboard": ["trainmover dashboard", "trainmover dashboard --viewer --no-open"],
     "token": ["trainmover token --viewer", "trainmover token --json"],
     "memory": ["trainmover memory", "trainmover memory --json"],
+    "losses": [
+        "trainmover losses --journal run.db > losses.csv",
+        "trainmover losses --rank 0 --json",
+    ],
     "data": ["trainmover data", "trainmover data --steps --journal run.db"],
     "checkpoints": ["trainmover checkpoints kept", "trainmover checkpoints kept --export weights"],
     "controller": [

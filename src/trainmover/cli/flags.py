@@ -66,6 +66,12 @@ def incident(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
 
 
+def losses(parser: argparse.ArgumentParser) -> None:
+    which_run(parser)
+    parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")
+    parser.add_argument("--rank", type=int, metavar="N", help="of this rank only")
+
+
 def data(parser: argparse.ArgumentParser) -> None:
     which_run(parser)
     parser.add_argument("--journal", type=Path, metavar="PATH", help="of a run that has ended")

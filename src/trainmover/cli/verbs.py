@@ -125,6 +125,11 @@ VERBS = {
         "trainmover.cli.watch.memory",
         flags.which_run,
     ),
+    "losses": Verb(
+        "write the committed losses of every step, bit for bit, as CSV or JSON",
+        "trainmover.cli.watch.losses",
+        flags.losses,
+    ),
     "data": Verb(
         "show which samples each step used, and whether each came exactly once",
         "trainmover.cli.watch.data",
