@@ -49,6 +49,19 @@ def test_the_returned_number_is_found_among_the_variables() -> None:
     assert at_gate == [{}, {"loss": 2.0}, {"loss": 3.0}, {"loss": 4.0}]
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_loss_with_its_graph_is_read_without_a_warning() -> None:
+    reported, at_gate = Reported(), list[dict[str, float]]()
+
+    def step() -> Tensor:
+        loss = torch.ones((), requires_grad=True) * 2
+        at_gate.append(reported.at_gate())
+        return loss
+
+    for _ in range(3):
+        assert make(reported, step, at_gate) == {"loss": 2.0}
+
+
 def test_a_number_that_is_made_behind_the_gate_is_late() -> None:
     reported, at_gate = Reported(), list[dict[str, float]]()
 

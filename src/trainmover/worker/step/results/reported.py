@@ -127,7 +127,7 @@ class Reported:
         if not self.values and not passed:
             self.values = {LOSS: result.detach()}
         elif passed and (self._found or not self.values):
-            self._learn(result)
+            self._learn(result.detach())
 
     def _learn(self, result: Tensor) -> None:
         """Where to look for it in later steps."""
