@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmover.agent.decide import Place, place_after, shown_as, written
+from trainmover.agent.decide import Place, in_words, place_after, shown_as, written
 from trainmover.ids import Epoch, Slot
 from trainmover.protocol.messages import (
     Bind,
@@ -52,6 +52,16 @@ def place_of(*orders: Order) -> Place:
 def test_only_what_runs_for_real_is_shown(orders: list[Order], rank: int | None) -> None:
     everything = LogSpec()
     assert shown_as(place_of(*orders), everything, 2, 1, "stdout") == rank
+
+
+def test_a_machine_that_gets_or_loses_ranks_says_so() -> None:
+    warm, live, left = place_of(WARM), place_of(RUN), place_of(RUN, LEAVE)
+    assert [in_words(Place(), warm, 1), in_words(live, live, 1), in_words(left, warm, 1)] == [
+        ""
+    ] * 3
+    assert in_words(warm, live, 1) == "has rank 2"
+    assert in_words(warm, live, 8) == "has ranks 16-23"
+    assert in_words(live, left, 8) == "its ranks are on another machine"
 
 
 def test_show_limits_ranks_tee_overrules_it_and_a_redirect_hides() -> None:

@@ -141,9 +141,15 @@ class Play:
         command += ["--token-file", str(self.token_file), "--worker", json.dumps(FAKE)]
         command += ["--parent", str(os.getpid()), "--shutdown-timeout", "1"]
         command += ["--controller-timeout", str(self.controller_s), *self.flags]
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment()
-        )
+        with (self.tmp_path / "said").open("a") as said:
+            self.process = subprocess.Popen(
+                command,
+                stdout=said,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                env=environment(),
+            )
 
     async def ended(self) -> tuple[int, str]:
         assert self.process is not None
@@ -193,6 +199,11 @@ def test_it_relays_both_ways_and_shutdown_leaves_nothing(play: Play) -> None:
     assert (code, said) == (0, "")
     assert not any(alive(pid) for pid in pids)
     assert not (play.tmp_path / "d").exists()
+    assert (play.tmp_path / "said").read_text().splitlines() == [
+        f"m1: joined r{os.getpid()}",
+        "m1: has ranks 0-1",
+        "m1: let go: the job is over, or goes on without it",
+    ]
 
 
 def test_a_controller_that_stays_away_ends_the_workers_and_the_agent(play: Play) -> None:

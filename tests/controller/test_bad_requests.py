@@ -135,7 +135,8 @@ def move_refused(job: Job) -> str:
 
 def test_more_standbys_are_not_the_advice_where_those_there_are_cannot_take_ranks() -> None:
     text = move_refused(COLD)
-    assert "more --standbys" in move_refused(WITHOUT_STANDBY)
+    assert "Add a standby (trainmover add)" in move_refused(WITHOUT_STANDBY)
+    assert "trainmover add" not in text
     assert "More standbys would not help: mend what keeps these from taking ranks." in text
 
 

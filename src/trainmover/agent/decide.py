@@ -54,6 +54,16 @@ def place_after(place: Place, order: Order) -> Place:
             return place
 
 
+def in_words(before: Place, after: Place, nproc: int) -> str:
+    """Return what a change of place means, for people; "" if nothing became or left a rank."""
+    if before.live == after.live:
+        return ""
+    if after.slot is None or not after.live:
+        return "its ranks are on another machine"
+    first = after.slot * nproc
+    return f"has rank {first}" if nproc == 1 else f"has ranks {first}-{first + nproc - 1}"
+
+
 def shown_as(place: Place, log: LogSpec, nproc: int, local_rank: int, stream: str) -> Rank | None:
     """The rank under which a line of this worker goes to the screen; None: it does not.
 

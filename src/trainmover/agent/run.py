@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover import ownership
 from trainmover.agent.config import AgentConfig
+from trainmover.agent.decide import in_words
 from trainmover.agent.dial import Dialled, dial_first
 from trainmover.agent.engine import Engine
 from trainmover.agent.examiner import Examiner
@@ -291,7 +292,9 @@ class Agent:
             self._obey(order)
 
     def _hand_out(self, payload: bytes, order: WorkerOrder) -> None:
+        before = self._crew.standing
         self._crew.place(order)
+        self._tell(in_words(before, self._crew.standing, self._config.nproc))
         if isinstance(order, CutComplete):
             self._vault.drop_snapshots(before=order.step)
         elif isinstance(order, Switch) and order.back:
@@ -311,12 +314,19 @@ class Agent:
         if self._gives_up_ranks and not self._crew.has_ranks:
             self._end_in_order()
 
+    def _tell(self, text: str) -> None:
+        """Tell whoever has started this agent by hand; a run tells of its own machines itself."""
+        if text and self._config.run is None:
+            print(f"{self._config.machine}: {text}", flush=True)
+
     def _keep_told(self, keep: bool) -> None:
         self._crew.keep_told(keep)
 
     def _obey(self, order: Order) -> None:
         match order:
             case Welcome(spec=spec):
+                if self._crew.spec is None:
+                    self._tell(f"joined {spec.run_id}")
                 self._up.lease(spec.patience_s)
                 self._crew.keep(spec, torch=self._stores.to(spec.store))
             case StartWorkers():
@@ -338,6 +348,7 @@ class Agent:
                 os.kill(os.getpid(), signal.SIGKILL)
             case Shutdown(kill=kill):
                 self._is_dismissed = not kill
+                self._tell("given up" if kill else "let go: the job is over, or goes on without it")
                 self.end(kill=kill)
 
     def come_behind(self, request: ComeBehind) -> None:

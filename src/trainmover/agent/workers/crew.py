@@ -147,6 +147,11 @@ class Crew:
             self._place = place
 
     @property
+    def standing(self) -> Place:
+        """Where its workers stand."""
+        return self._place
+
+    @property
     def has_ranks(self) -> bool:
         """Whether its workers run for real, or are about to."""
         return self._place.live or self._place.bound
