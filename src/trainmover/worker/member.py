@@ -472,6 +472,7 @@ class Member:
                 functions=list(self.footing.functions),
                 loaders=self.loops.begun,
                 length=self.loops.length(step),
+                coverage=self.script_graph.coverage,
             )
         except PeerLost as lost:
             self.deposit.buddy_is_gone(lost)

@@ -1,5 +1,6 @@
 """A script that never asks for protection is told of it while it runs, once."""
 
+import msgspec
 import pytest
 from http_jobs import training
 
@@ -32,6 +33,15 @@ def test_a_job_without_standbys_is_not_called_protected() -> None:
     alone = protected(training(2, 0))
     assert "protected: " not in alone
     assert "NOT protected from the loss of a machine: there is no standby" in alone
+
+
+def test_what_goes_along_of_the_script_is_said() -> None:
+    job = training(2, 1)
+    [rank, *_] = job.recorded
+    one = msgspec.structs.replace(job.recorded[rank], objects=1234, opaque=2)
+    said = protected(replace(job, recorded=Facts({**job.recorded, rank: one})))
+    assert "; 1,232 objects of the script (2 opaque: each process has its own); " in said
+    assert "objects of the script" not in protected(job)
 
 
 @pytest.mark.parametrize(("standbys", "good"), [(1, True), (0, False)])

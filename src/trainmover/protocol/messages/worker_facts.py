@@ -50,6 +50,8 @@ class Recorded(WorkerFact, frozen=True):
     functions   names of those it marked as steps and has called; loaders: that it iterates with
                 `batches`, so far
     length      steps that those loops will make, if none is left early; 0: not known
+    objects     that the script holds, and that go along by value; opaque: how many of them do not,
+                since each process has its own
     """
 
     rank: Rank
@@ -66,6 +68,8 @@ class Recorded(WorkerFact, frozen=True):
     functions: list[str] = []
     loaders: int = 0
     length: int = 0
+    objects: int = 0
+    opaque: int = 0
 
 
 class StepsChanged(WorkerFact, frozen=True):

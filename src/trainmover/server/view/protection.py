@@ -18,11 +18,23 @@ def protected(job: Job) -> str:
     functions = dict.fromkeys(name for fact in said for name in fact.functions)
     loaders = max((fact.loaders for fact in said), default=0)
     parts = [", ".join(tracked) or "nothing is tracked (job.track)"]
+    parts += _coverage(
+        max((fact.objects for fact in said), default=0),
+        max((fact.opaque for fact in said), default=0),
+    )
     parts += [f"steps of {', '.join(functions)}"] if functions else []
     batches = f"batches of {loaders} loader{'s' * (loaders != 1)}"
     parts.append(batches if loaders else "no batches (job.batches)")
     parts.append(_standbys(job))
     return f"{'protected' if is_protected(job) else 'recorded'}: {'; '.join(parts)}"
+
+
+def _coverage(objects: int, opaque: int) -> list[str]:
+    """Return what the ranks' graphs have of the script, if they have been told."""
+    if not objects:
+        return []
+    others = f" ({opaque:,} opaque: each process has its own)" if opaque else ""
+    return [f"{objects - opaque:,} objects of the script{others}"]
 
 
 def is_protected(job: Job) -> bool:

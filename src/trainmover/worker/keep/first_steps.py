@@ -26,6 +26,7 @@ from trainmover.sandbox.step_trace import StepTrace
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals import compiling
 from trainmover.worker.keep import compiled
+from trainmover.worker.keep.script_graph import NO_COVERAGE, Coverage
 from trainmover.worker.step.gate import Gate
 from trainmover.worker.step.keeper import Keeper
 
@@ -150,7 +151,14 @@ class Recording:
         return groups.epoch != self._epoch
 
     def finish(
-        self, step: Step, *, updates: int, functions: list[str], loaders: int, length: int
+        self,
+        step: Step,
+        *,
+        updates: int,
+        functions: list[str],
+        loaders: int,
+        length: int,
+        coverage: Coverage = NO_COVERAGE,
     ) -> None:
         """Steps enough: the hook goes, the record goes to the buddy, standbys may warm up.
 
@@ -169,7 +177,7 @@ class Recording:
         share = self._share(record)
         self.keep(_stored(record, share), recorder.step_trace())
         self.put()
-        self._say(self._told(step, record, share, functions, loaders, length))
+        self._say(self._told(step, record, share, functions, loaders, length, coverage))
 
     def keep(self, record: bytes | bytearray | None, trace: str) -> None:
         """From now on, and what was compiled so far beside it."""
@@ -210,6 +218,7 @@ class Recording:
         functions: list[str],
         loaders: int,
         length: int,
+        coverage: Coverage,
     ) -> Recorded:
         return Recorded(
             rank=self._rank,
@@ -226,6 +235,8 @@ class Recording:
             functions=functions,
             loaders=loaders,
             length=length,
+            objects=coverage.objects,
+            opaque=coverage.opaque,
         )
 
     def _share(self, record: Record) -> Share:

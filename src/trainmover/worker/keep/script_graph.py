@@ -60,6 +60,16 @@ class Changed(NamedTuple):
 NOT_LOOKED_AT = Changed(0, b"")
 
 
+class Coverage(NamedTuple):
+    """What a graph has of a script: objects that go along, and opaque ones, which do not."""
+
+    objects: int
+    opaque: int
+
+
+NO_COVERAGE = Coverage(0, 0)
+
+
 class Whole(NamedTuple):
     """A whole graph. made: its bytes"""
 
@@ -99,6 +109,7 @@ class ScriptGraph:
     loading   returns what makes batches in this process: datasets, and what puts samples together
     say       tells people a sentence
     whole     the newest whole graph
+    coverage  of the first one
     uncarried  what no other process can have, and why, for people; "": nothing
     """
 
@@ -125,6 +136,7 @@ class ScriptGraph:
         self._arguments: Sequence[object] = ()
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
+        self.coverage = NO_COVERAGE
         self.uncarried = self._alike = self._written = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
@@ -209,6 +221,7 @@ class ScriptGraph:
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._know_large(graph.objects, ())
         self._alike = _alike(graph)
+        self.coverage = Coverage(len(graph.nodes), len(graph.opaque))
         self._note(graph.opaque)
         if data := [one.path for one in graph.opaque if one.type in _DATA]:
             self._say(
