@@ -48,8 +48,8 @@ def line_of(
         if places := [*rebuilt, *lines]:
             return places[0]  # Else a library has done it.
     if path.startswith(BEFORE):
-        loops = [one for layout in layouts for one in layout.rounds]
-        begun = [node.lineno for _, key, node, _ in loops if key.endswith(path)]
+        reads = [one for layout in layouts for one in layout.reads]
+        begun = [node.lineno for _, key, node in reads if key.endswith(path)]
         return os.path.basename(file), begun[0] if begun else first
     if path.startswith(WITH):
         stacked = [one for layout in layouts for one in layout.managers]

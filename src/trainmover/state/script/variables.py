@@ -101,7 +101,7 @@ from trainmover.state.script.values import (
     of_kind,
     standing_for,
 )
-from trainmover.state.script.worked_out import Unknown
+from trainmover.state.script.worked_out import Unknown, worked_out
 from trainmover.torch_internals.modules import buffers_of
 
 LAYOUTS_MAX = 8
@@ -177,7 +177,7 @@ class Variables:
         self.counts = Counts(self._steps)
         self._in_steps: tuple[Source, Steps, frozenset[str]] | None = None
         self._collects = True  # What calls us may be a function in C that collects.
-        self._rounds: dict[str, Entry] = {}  # Of loops around, by key, since that batch.
+        self._reads: dict[str, Entry] = {}  # Before the fetch, by key, since that batch.
 
     # --- capture ----------------------------------------------------------------------------------
 
@@ -198,12 +198,12 @@ class Variables:
 
     def capture_at_step(self, *, full: bool = False) -> bytes:
         """As `capture`, where the script calls a step. What the last fetch has found stays."""
-        known = self._newest, self._views, self._things, self._rounds
-        self._rounds, self._collects = {}, False
+        known = self._newest, self._views, self._things, self._reads
+        self._reads, self._collects = {}, False
         try:
             return self.capture(full=full)
         finally:
-            self._newest, self._views, self._things, self._rounds = known
+            self._newest, self._views, self._things, self._reads = known
             self._collects = True
 
     def standing_at(self) -> list[int]:
@@ -238,8 +238,8 @@ class Variables:
 
     def fetch_is_over(self) -> None:
         """With a batch or without: loops that are around the next fetch may have begun since."""
-        if self._rounds:
-            self._rounds = {}
+        if self._reads:
+            self._reads = {}
 
     def stand(self) -> None:
         """State may be put where this run stands. What loops around the fetch go through was made
@@ -264,8 +264,8 @@ class Variables:
                 found[slot.key] = slot.entry
             elif not slot.missing:
                 others.append(slot.key)
-        if layout.rounds:
-            self._read_rounds(layout, frames, locals_of, found)
+        if layout.reads:
+            self._read_before(layout, frames, locals_of, found)
         if layout.managers:
             self._read_managers(layout, frames, found)
         if self._sharing.is_shared:
@@ -325,21 +325,20 @@ class Variables:
                 found[slot.key] = slot.entry
         return found
 
-    def _read_rounds(
+    def _read_before(
         self, layout: Layout, frames: list[FrameType], locals_of: list[Any], found: dict[str, Entry]
     ) -> None:
-        """As it was when it was first asked for at this fetch: such a loop has begun, such a
-        statement has read it."""
-        for number, key, node, work_out in layout.rounds:
-            if key not in self._rounds:
+        """As it was when it was first asked for at this fetch: the statement has read it."""
+        for number, key, node in layout.reads:
+            if key not in self._reads:
                 try:
-                    value = work_out(node, locals_of[number], frames[number].f_globals)
+                    value = worked_out(node, locals_of[number], frames[number].f_globals)
                 except Unknown:
                     value = NO_VALUE
                 known = value is not NO_VALUE
-                self._rounds[key] = entry_of(value, things=self._things) if known else NO_VALUE
-            if self._rounds[key] is not NO_VALUE:
-                found[key] = self._rounds[key]
+                self._reads[key] = entry_of(value, things=self._things) if known else NO_VALUE
+            if self._reads[key] is not NO_VALUE:
+                found[key] = self._reads[key]
 
     def _read_managers(
         self, layout: Layout, frames: list[FrameType], found: dict[str, Entry]

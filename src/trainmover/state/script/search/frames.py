@@ -74,12 +74,11 @@ from trainmover.state.script.search.singles import called_by_process, running_lo
 from trainmover.state.script.things.held import all_held_by, goes_on_later, locals_of
 from trainmover.state.script.things.layers import Hooked, Layers
 from trainmover.state.script.things.libraries import OwnTypes
-from trainmover.state.script.things.readers import ITERATORS, Results
+from trainmover.state.script.things.readers import Results
 from trainmover.state.script.things.things import First, Places, Things
 from trainmover.state.script.things.untracked import Untracked
 from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import entry_of
-from trainmover.state.script.worked_out import worked_out
 from trainmover.torch_internals.modules import global_hooks
 
 _OURS = __name__.partition(".")[0]
@@ -116,13 +115,11 @@ class Search:
         self._under_way = Counter[CodeType]()  # How many frames have been looked at of each.
         self._fetches_in_step = False
         self._found = self._short = 0  # Variables that the tracked objects until now have.
-        own = [one for module in modules for one in vars(module).values() if type(one) is type]
-        kinds = {*map(id, ITERATORS), *(id(one) for one in own if hasattr(one, "__next__"))}
         is_own, views = OwnTypes(is_own_file), Views(self._tracked)
         untracked = Untracked(self._tracked, views)
         looked_at = functools.partial(is_looked_at, source)
         things = Things(untracked, is_own, looked_at, first, places)
-        self._layout = Layout(things, views, kinds=kinds)
+        self._layout = Layout(things, views)
         self._inside = Inside(
             self._layout,
             source,
@@ -359,7 +356,7 @@ class Search:
         for read in read_before(code.co_filename, live.call):
             if not self._tells(read, scope):
                 slot = self._inside.slot(f"{BEFORE}{ast.unparse(read)}", None, "", None)
-                self._layout.rounds.append((number, slot.key, read, worked_out))
+                self._layout.reads.append((number, slot.key, read))
         at = [short(code.co_filename), code.co_name, frame.f_lineno, collects]
         self._layout.place.append(at)
 
@@ -433,21 +430,6 @@ class Search:
         if depth > NESTED_MAX or type(value) not in (list, tuple, dict):
             return False
         return any(self._shows_tracked(one, depth + 1) for one in entries_of(value)[:SMALL])
-
-    def _own_in(self, iterator: object, depth: int) -> Iterator[object]:
-        """Objects of the script's classes that it draws from."""
-        if self._inside.is_own(type(iterator)):
-            yield iterator
-        elif depth < NESTED_MAX:
-            for _, one in self._layout.things.inside(iterator)[:SMALL]:
-                parts = one if type(one) is tuple else (one,)
-                for part in parts:
-                    yield from self._own_in(part, depth + 1)
-
-    def _is_followed(self, value: object) -> bool:
-        """A generator of a library's may count seconds."""
-        code = value.gi_code if isinstance(value, GeneratorType) else None
-        return code is None or self._is_own_file(code.co_filename)
 
     def _tells(self, read: ast.expr, scope: Scope) -> bool:
         """Whether the time is in it."""

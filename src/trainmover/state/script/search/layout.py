@@ -6,7 +6,7 @@ reads.
 import ast
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from types import CellType, CodeType
 from typing import Any, NamedTuple
@@ -93,10 +93,8 @@ class Layout:
     tracked   keys of what was reached from a tracked object, and goes with it
     carried   slots of attributes of which some go with it: see `going`
     in_steps  slots of what steps store to, once that was asked for
-    rounds    of what loops around the fetch go through, and of what the statement that fetches has
-              read before: in which frame, the key, the expression, and who works it out
+    reads     of the statement that fetches, before it does: frame, key and expression
     managers   of the `with`s around the fetch: see `Stacked`
-    kinds     ids of the types that these may be of
     sizes     of the dicts and lists that it looked through; `lengths` asks all at once
     """
 
@@ -119,9 +117,8 @@ class Layout:
     tracked: list[str] = field(default_factory=list)
     carried: list[Slot] = field(default_factory=list)
     in_steps: list[Slot] | None = None
-    rounds: list[tuple[int, str, ast.expr, Callable[..., Any]]] = field(default_factory=list)
+    reads: list[tuple[int, str, ast.expr]] = field(default_factory=list)
     managers: list["Stacked"] = field(default_factory=list)
-    kinds: Set[int] = frozenset()
     uses: int = 0
 
     def keeps_sizes(self) -> bool:
