@@ -7,23 +7,25 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import trainmover.graph
 import trainmover.state
+from trainmover.state import class_caches
 from trainmover.state.class_caches import forget_classes
-from trainmover.state.script import class_caches
 from trainmover.state.script.things.held import computed_in
 
 
 def caches() -> Iterator[Any]:
-    for module in pkgutil.walk_packages(trainmover.state.__path__, "trainmover.state."):
-        for value in vars(importlib.import_module(module.name)).values():
-            if type(value) is type(lru_cache(len)):
-                yield value
+    for room in (trainmover.state, trainmover.graph):
+        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                if type(value) is type(lru_cache(len)):
+                    yield value
 
 
 def by_class(cache: Any) -> bool:
     """Whether classes are among its keys."""
     parameters = inspect.signature(cache).parameters.values()
-    return any(one.annotation in (type, "type") for one in parameters)
+    return any(one.name == "cls" or one.annotation in (type, "type") for one in parameters)
 
 
 def test_every_cache_with_classes_for_keys_is_emptied_after_a_run() -> None:

@@ -34,11 +34,12 @@ def variables() -> Variables:
 
 
 def moments(variables: Variables) -> Iterator[bytes]:
-    """Captures of a loop that keeps a count, and of an iterator in C around it."""
-    kept = 0
-    for number, capture in enumerate(iter(variables.capture, None)):
-        yield capture
-        kept += number
+    """Captures within a statement that has read a count by then."""
+    kept, captures = 0, iter(variables.capture, None)
+    while True:
+        kept = kept + len(seen := next(captures))
+        yield seen
+        variables.fetch_is_over()
 
 
 def test_only_what_lies_on_stacks_is_a_reason_to_refuse(variables: Variables) -> None:
@@ -52,7 +53,7 @@ def test_only_what_lies_on_stacks_is_a_reason_to_refuse(variables: Variables) ->
     assert foresight.differences([]) == []
     assert foresight.differences([record(3, [place(0, 3)], own)]) == []
     [found] = foresight.differences([record(4, [place(0, 4)], later)])
-    assert found.name.startswith("the place in enumerate(")
+    assert found.name == "before the fetch: kept"
     assert foresight.differences([record(4, [place(2, 4)], later)]) == []
     assert foresight.differences([replace(record(4, [place(0, 4)], later), reserve=1)]) == []
 
