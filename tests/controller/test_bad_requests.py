@@ -45,6 +45,7 @@ ENDING = decide(RUNNING, finished("m1", 0))[0]
         (GATHERING, "m2", "The job is gathering"),
         (BEGUN, "m2", "the first steps are not recorded yet"),
         (RUNNING, "m7", "There is no machine m7.\nNothing was done.\nThe machines are m1, m2, m3"),
+        (RUNNING, "m33", "There is no machine m33.\nNothing was done.\nDid you mean m3? The mach"),
         (RUNNING, "m4", "m4 holds no ranks.\nNothing was moved.\nMachines with ranks: m1, m2, m3."),
         (MOVE_BINDS, "m3", "m3 was not moved: a move is running"),
         (MOVED, "m3", "m3 was not moved: a move is running"),

@@ -11,6 +11,7 @@ Up to the switch everything can be cancelled and the job does not notice.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from trainmover.controller.change.backoff import move_failed, retry_us
 from trainmover.controller.change.incidents import (
@@ -151,8 +152,13 @@ def _why_not(job: Job, machine: MachineId) -> str:
 
 def unknown_machine(job: Job, machine: str) -> str:
     """Three lines for a name that is no machine of the job."""
-    names = ", ".join(m.id for m in sorted(job.machines.values(), key=lambda m: m.place))
-    return f"There is no machine {machine}.\nNothing was done.\nThe machines are {names}."
+    names = [m.id for m in sorted(job.machines.values(), key=lambda m: m.place)]
+    alike = get_close_matches(machine[:100], names, n=1, cutoff=0.7)
+    meant = f"Did you mean {alike[0]}? " if alike else ""
+    return (
+        f"There is no machine {machine}.\nNothing was done.\n"
+        f"{meant}The machines are {', '.join(names)}."
+    )
 
 
 def why_not_running(job: Job, act: str = "done") -> str:
