@@ -4,7 +4,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmover.controller.events import EVENTS, WorkerSaid
+from trainmover.controller.events import EVENTS, SlowFound, WorkerSaid
+from trainmover.controller.state import Job
 from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.journal.file import NOTE
@@ -18,6 +19,8 @@ from trainmover.server.view.notices import Happened, Notice, Printed, Stepped
 from trainmover.server.view.sentences import Sentence, sentence
 
 NOTE_US_MIN = 1_000_000
+SLOW_US_MIN = 60_000_000
+"""From one loud finding to the next, where all machines share the cores of one host."""
 
 
 class Telling:
@@ -42,6 +45,7 @@ class Telling:
         self._nan_told = False
         self._warned: frozenset[str] = frozenset()
         self._turned_away_us = 0
+        self._slow_us: int | None = None
 
     def happened(self, moment: Decided) -> None:
         """An event was taken."""
@@ -49,6 +53,8 @@ class Telling:
         self._job = after
         self.measures.decided(before, after, event.at_us)
         said = self._once(event, sentence(before, event, after))
+        if isinstance(event, SlowFound) and after.stragglers.moves is before.stragglers.moves:
+            said = self._seldom(event, said, after)
         kind = type(event).__name__
         at_us = after.shown_us(event.at_us)
         self.news.add(
@@ -63,6 +69,20 @@ class Telling:
                 return replace(said, loud=said.loud and new)
             case _:
                 return said
+
+    def _seldom(self, event: SlowFound, said: Sentence, job: Job) -> Sentence:
+        """Keep slowness on one host quiet for a minute, and then from one loud line to the next.
+
+        Its processes take cores from each other by turns: that is no news of a machine.
+        """
+        if not said.loud or len({machine.host for machine in job.machines.values()}) != 1:
+            return said
+        if self._slow_us is None:
+            self._slow_us = event.at_us
+        if event.at_us - self._slow_us < SLOW_US_MIN:
+            return replace(said, loud=False)
+        self._slow_us = event.at_us
+        return said
 
     def note(self, text: str, *, loud: bool = False) -> None:
         """A line for human eyes, in the journal and to whoever watches."""
