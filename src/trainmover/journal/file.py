@@ -50,10 +50,12 @@ def writable(path: Path) -> sqlite3.Connection:
     return db
 
 
-def fill(db: sqlite3.Connection, spec: JobSpec) -> None:
+def fill(db: sqlite3.Connection, spec: JobSpec, launched_us: int = 0) -> None:
     """Make a new one of it."""
     db.executescript("BEGIN;" + SCHEMA + "COMMIT;")
     meta = {"format": FORMAT, "version": CODE, "spec": msgspec.json.encode(spec).decode()}
+    if launched_us:
+        meta["launched"] = str(launched_us)
     db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     note_boot(db)
 
@@ -93,6 +95,12 @@ def _boot_id() -> str:
         return _BOOT_ID.read_text().strip()
     except OSError:
         return ""
+
+
+def launched_of(db: sqlite3.Connection) -> int:
+    """Return when the command was given, by the host's clock; 0: that is not known."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'launched'").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def spec_of(db: sqlite3.Connection) -> JobSpec:

@@ -45,6 +45,7 @@ from trainmover.journal.file import (
     check_code,
     check_there,
     fill,
+    launched_of,
     may_pass,
     note_boot,
     note_cut,
@@ -106,8 +107,11 @@ class Journal:
         (self._seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
 
     @classmethod
-    def create(cls, path: str | Path, spec: JobSpec) -> "Journal":
-        """A new journal. Raises UserError if the file exists or cannot be made."""
+    def create(cls, path: str | Path, spec: JobSpec, *, launched_us: int = 0) -> "Journal":
+        """A new journal. Raises UserError if the file exists or cannot be made.
+
+        launched_us  when the command was given, by the host's clock; 0: that is not known
+        """
         path = Path(path)
         if os.path.lexists(path):
             raise UserError(
@@ -125,7 +129,7 @@ class Journal:
                 undo.callback(lock.release)
                 os.close(ownership.create_file(path))
                 db = writable(path)
-                fill(db, spec)
+                fill(db, spec, launched_us)
             except (OSError, sqlite3.Error) as error:
                 raise UserError(
                     f"The journal {path} could not be made: {error}.",
@@ -235,6 +239,12 @@ class Journal:
     def seq(self) -> int:
         """Of the newest entry; 0 before any."""
         return self._seq
+
+    @property
+    def launched_us(self) -> int:
+        """When the command was given, by the host's clock; 0: that is not known."""
+        with readable(self.path):
+            return launched_of(self._db)
 
     def append(self, event: EVENTS) -> int:
         """Write one event; its sequence number, from 1. Durable against our own death on return."""

@@ -199,6 +199,13 @@ def process_started(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def begun_us(started: int) -> int:
+    """Return by the host's clock when a process began; started: as in `process_started`."""
+    up_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    age_us = up_us - started * 1_000_000 // os.sysconf("SC_CLK_TCK")
+    return time.time_ns() // 1000 - max(0, age_us)
+
+
 def lived_by_us(run: Run) -> Run:
     """The run, alive as long as this process is."""
     started = process_started(os.getpid())

@@ -24,6 +24,7 @@ from trainmover.launch.fork_server import ForkServerProcess, hash_seed_of
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
+from trainmover.launch.runs import begun_us
 from trainmover.launch.signals import watch_signals
 from trainmover.lifeline import adopt_orphans
 
@@ -79,7 +80,8 @@ class _Supervisor:
             spec = msgspec.structs.replace(
                 place.spec, store=store, hash_seed=hash_seed_of(fork_server)
             )
-            Journal.create(place.run.journal, spec).close()
+            launched_us = begun_us(place.run.started)
+            Journal.create(place.run.journal, spec, launched_us=launched_us).close()
             self._controller = controller
             controller.begin(place.notes)
             if self._stopped is not None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import sqlite3
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -26,7 +28,7 @@ from trainmover.journal import Journal
 from trainmover.journal.aside import keep_aside
 from trainmover.journal.damage import check_of
 from trainmover.launch.controller.hosting import RunResult
-from trainmover.launch.runs import Run
+from trainmover.launch.runs import Run, begun_us, process_started
 from trainmover.protocol import messages as m
 from trainmover.server.view.causes import cause_of
 
@@ -240,7 +242,7 @@ def test_at_a_thousand_incidents_the_text_stays_a_page() -> None:
     assert json.loads(json.dumps(text.as_json(many(1000))))["downtime_ms"]["all"]["count"] == 1000
 
 
-def journal_at(path: Path, run: str, resumed: int = 0) -> None:
+def journal_at(path: Path, run: str, resumed: int = 0, launched_us: int = 0) -> None:
     """Of a run with steps 1 and 2; resumed: the first of them was told from a checkpoint."""
     found = m.Checkpoint(
         folder="", run_id="r", step=Step(resumed), epoch=Epoch(2), argv=[], module=False, script="",
@@ -248,7 +250,7 @@ def journal_at(path: Path, run: str, resumed: int = 0) -> None:
         recorded=[],
     )  # fmt: skip
     spec = m.JobSpec(run_id=run, argv=["train.py"], resume=found if resumed else None)
-    with Journal.create(path, spec) as journal:
+    with Journal.create(path, spec, launched_us=launched_us) as journal:
         joined = MachineJoined(
             at_us=1_000_000,
             machine=MachineId("m1"),
@@ -272,6 +274,16 @@ def test_journals_of_the_runs_before_are_read_with_it(
     assert [one.name for one in family(path)] == ["run.db.1", "run.db.2", "run.db"]
     assert main(["report", "--journal", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == ["first", "second", "third"]
+
+
+def test_the_start_counts_from_the_command(tmp_path: Path) -> None:
+    journal_at(tmp_path / "run.db", "r", launched_us=200_000)
+    account = goodput([past_of(tmp_path / "run.db")])
+    assert (account.whole_s, account.starting_s) == pytest.approx((3.8, 1.8))
+    journal_at(tmp_path / "late.db", "r", launched_us=9_000_000)  # Somebody has put the clock back.
+    assert goodput([past_of(tmp_path / "late.db")]).whole_s == pytest.approx(3.0)
+    age_us = time.time_ns() // 1000 - begun_us(process_started(os.getpid()) or 0)
+    assert 0 < age_us < 86_400_000_000
 
 
 def test_steps_that_are_told_from_a_checkpoint_are_those_of_the_run_before(tmp_path: Path) -> None:

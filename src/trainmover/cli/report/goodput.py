@@ -3,7 +3,7 @@
 
     training      between two committed steps, as long as steps usually take
     lost          what a step took longer because of an incident, by cause
-    starting      from the start to the first step; ending: from the last one to the end
+    starting      from the command to the first step; ending: from the last one to the end
     made again    steps that a later run had to make once more, since it went on from before them
     not running   between two runs of the job
 

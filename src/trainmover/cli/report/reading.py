@@ -47,7 +47,7 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
             job, incidents = _folded(journal)
         else:
             incidents = job.incidents
-        spec = journal.spec
+        spec, launched_us = journal.spec, journal.launched_us
         resumed = 0 if spec.resume is None else spec.resume.step
         steps, at_us = array("q"), array("q")
         for step, at in journal.commits():
@@ -60,7 +60,7 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
         run=spec.run_id,
         machines=spec.machines,
         ranks=spec.world_size,
-        begun_us=first.at_us,
+        begun_us=min(first.at_us, launched_us or first.at_us),
         ended_us=max(last.at_us, at_us[-1] if at_us else 0),
         resumed=resumed,
         over=job.phase is Phase.ENDED,
