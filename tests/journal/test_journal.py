@@ -103,6 +103,20 @@ def test_a_place_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
         Journal.create(tmp_path / "file" / "j.sqlite", SPEC)
 
 
+def test_a_journal_that_is_refused_leaves_no_folders_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> int:
+        raise PermissionError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainmover.ownership.create_file", refuse)
+        with pytest.raises(UserError, match="could not be made"):
+            Journal.create(tmp_path / "a" / "b" / "j.sqlite", SPEC)
+    assert not [*tmp_path.iterdir()]
+    Journal.create(tmp_path / "a" / "b" / "j.sqlite", SPEC).close()
+
+
 @pytest.mark.parametrize("content", [b"", b"not a database at all", b"SQLite format 3\0" * 300])
 def test_an_alien_file_is_refused_at_once(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "alien"

@@ -24,7 +24,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -120,7 +120,9 @@ class Journal:
                 do="Give --journal another path; with --checkpoint DIR --resume auto this one "
                 "would be kept beside the new one.",
             )
+        made = [folder for folder in path.parents if not os.path.lexists(folder)]
         with ExitStack() as undo:
+            undo.callback(_remove_empty, made)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 for part in LOGS:
@@ -571,3 +573,10 @@ def _cut_text(torn: list[int], half_written: int, started_again: bool) -> str:
     if started_again:
         return "the host has been started again, and its newest records may be lost with that"
     return ""
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove what was made for nothing, the innermost first."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
