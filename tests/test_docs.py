@@ -86,7 +86,7 @@ def test_python_of_a_page_is_python(page: Path) -> None:
 
 def test_the_table_of_a_command_has_its_flags() -> None:
     table = table_of_flags("move")
-    assert "| `MACHINE` | its name, as trainmover status shows it |" in table
+    assert "| `MACHINE` | name of the machine, as trainmover status shows it |" in table
     assert "| `--reason TEXT` | kept with the incident |" in table
     assert "--run-id" not in table
 

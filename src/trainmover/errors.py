@@ -19,8 +19,10 @@ def one_stop(text: str) -> str:
 
     >>> one_stop("Call step()..\\nSee ../a ...")
     'Call step().\\nSee ../a ...'
+    >>> one_stop("Use `f()`..")
+    'Use `f()`.'
     """
-    return re.sub(r"(?<=[\w)\]'\"])\.\.(?=\s|$)", ".", text)
+    return re.sub(r"(?<=[\w)\]'\"`])\.\.(?=\s|$)", ".", text)
 
 
 class TrainmoverError(Exception):

@@ -120,7 +120,7 @@ def token(parser: argparse.ArgumentParser) -> None:
 
 def machine(parser: argparse.ArgumentParser) -> None:
     """Name one."""
-    parser.add_argument("machine", help="its name, as trainmover status shows it")
+    parser.add_argument("machine", help="name of the machine, as trainmover status shows it")
     which_run(parser)
 
 
@@ -131,7 +131,7 @@ def kill(parser: argparse.ArgumentParser) -> None:
 
 def machines(parser: argparse.ArgumentParser, others: str) -> None:
     """Name one or several."""
-    parser.add_argument("machine", help="its name, as trainmover status shows it")
+    parser.add_argument("machine", help="name of the machine, as trainmover status shows it")
     parser.add_argument("also", nargs="*", default=[], metavar="machine", help=others)
     which_run(parser)
 
@@ -184,7 +184,9 @@ def uncordon(parser: argparse.ArgumentParser) -> None:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--machine", default="", metavar="NAME", help="its name; the next free mN")
+    parser.add_argument(
+        "--machine", default="", metavar="NAME", help="name of the machine; the next free mN"
+    )
     parser.add_argument(
         "--rack", type=name, default="", metavar="NAME", help="what it would be lost with"
     )
