@@ -23,7 +23,7 @@ from trainmover.errors import ProtocolError
 from trainmover.graph import checks
 from trainmover.graph import look as looks
 from trainmover.graph.compare import differences
-from trainmover.graph.delta import Delta, apply, from_bytes, to_bytes
+from trainmover.graph.delta import Delta, Encoded, apply, from_bytes, merge, to_bytes
 from trainmover.graph.look import Look
 from trainmover.graph.nodes import LEFT_OUT, Graph
 from trainmover.graph.restore import restore
@@ -360,6 +360,21 @@ def test_memory_that_others_carry_is_compared_by_where_its_views_begin(is_native
     left_out = [one.untyped_storage().data_ptr()]
     shared = Follower([one, one.view(2), one.view(2, 1)], is_native, left_out=left_out).graph
     assert [found.second for found in differences(whole, shared)] == ["other memory"]
+
+
+def test_a_node_is_encoded_once() -> None:
+    held: list[Any] = [[*range(50)], 0]
+    follower = Follower(held, False)
+    encoded: Encoded = {}
+    held[0].append(1)
+    first = follower.delta()
+    assert from_bytes(to_bytes(first, encoded)) == from_bytes(to_bytes(first))
+    kept = dict(encoded)
+    held[1] += 1
+    both = merge(first, follower.delta())
+    assert from_bytes(to_bytes(both, encoded)) == from_bytes(to_bytes(both))
+    assert [number for number in kept if encoded[number] is not kept[number]] == []
+    assert len(encoded) > len(kept)
 
 
 def test_the_order_of_objects_in_a_set_is_chance() -> None:

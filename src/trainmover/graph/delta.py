@@ -135,14 +135,25 @@ def _roots(roots: Roots, delta: Delta) -> Roots:
     )
 
 
-def to_bytes(delta: Delta) -> bytes:
-    """Serialize a delta. Raises UserError for a value that has no encoding."""
+Encoded = dict[int, tuple[Node, bytes]]
+"""Bytes of nodes, by number, with the very node that they are of."""
+
+
+def to_bytes(delta: Delta, encoded: Encoded | None = None) -> bytes:
+    """Serialize a delta. Raises UserError for a value that has no encoding.
+
+    encoded  nodes of earlier deltas, which are not encoded again; this one's are added
+    """
     roots = delta.roots
+    known: Encoded = {} if encoded is None else encoded
+    for number, node in delta.nodes.items():
+        if number not in known or known[number][0] is not node:
+            known[number] = node, encode(node)
     return encode(
         (
             as_values(delta.place),
             (roots.modules, [*roots.frames.items()], roots.active, roots.process),
-            sorted(delta.nodes.items()),
+            [(number, known[number][1]) for number in sorted(delta.nodes)],
             delta.removed,
             None if delta.addresses is None else [*delta.addresses.items()],
             None if delta.opaque is None else [tuple(one) for one in delta.opaque],
@@ -157,7 +168,7 @@ def from_bytes(data: bytes) -> Delta:
         delta = Delta(
             as_place(place),
             RootChanges(modules, dict(frames), active, process),
-            dict(nodes),
+            {number: decode(made) for number, made in nodes},
             removed,
             None if addresses is None else dict(addresses),
             None if opaque is None else [Opaque(*one) for one in opaque],

@@ -185,8 +185,8 @@ def test_a_graph_that_is_too_large_is_told_of_once(
 
 
 def test_many_changes_begin_another_whole_graph(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script_graph, "CHANGES_MAX", 1000)
-    monkeypatch.setattr(script_graph, "STEPS_OF_WHOLE", 3)
+    monkeypatch.setattr(script_graph, "SENT_MIN", 1000)
+    monkeypatch.setattr(script_graph, "WHOLES_SENT", 1)
     script = run()
     graph = graph_for(script)
     numbers = []

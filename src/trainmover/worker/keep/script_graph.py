@@ -43,9 +43,9 @@ _DATA = frozenset(f"builtins.{one}" for one in ("list", "tuple", "dict", "set"))
     "collections.OrderedDict",
     "collections.defaultdict",
 }
-CHANGES_MAX = 128 << 10
-"""Bytes of changes from which a new whole graph is made, as soon as it is as many steps old."""
-STEPS_OF_WHOLE = 64
+SENT_MIN, WHOLES_SENT = 256 << 10, 8
+"""Bytes of changes that were sent since a whole graph, and how many times its own bytes, from which
+the next one is made."""
 CODE = f"{types.CodeType.__module__}.{types.CodeType.__qualname__}"
 """Type of code, as the graph names it."""
 
@@ -132,7 +132,7 @@ class ScriptGraph:
         self._look = self._new_look(ITEMS_MAX[0])
         self._since: Delta | None = None
         self._newest: Delta | None = None
-        self._steps = 0
+        self._sent, self._encoded = 0, of_delta.Encoded()
         self._arguments: Sequence[object] = ()
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
@@ -277,9 +277,9 @@ class ScriptGraph:
         if self.whole is None:
             self._begin_whole()
         assert self.whole is not None
-        changes = b"" if self._since is None else of_delta.to_bytes(self._since)
-        self._steps += 1
-        if len(changes) > CHANGES_MAX and self._steps >= STEPS_OF_WHOLE:
+        changes = b"" if self._since is None else of_delta.to_bytes(self._since, self._encoded)
+        self._sent += len(changes)
+        if self._sent > max(SENT_MIN, WHOLES_SENT * len(self.whole.made)):
             self._begin_whole()
             changes = b""
         return Changed(self.whole.number, changes)
@@ -287,7 +287,7 @@ class ScriptGraph:
     def _begin_whole(self) -> None:
         number = 1 if self.whole is None else self.whole.number + 1
         self.whole = Whole(number, wire.to_bytes(self._look.graph()))
-        self._since, self._steps = None, 0
+        self._since, self._sent, self._encoded = None, 0, {}
 
     def _end(self, why: str) -> None:
         self._is_over, self.whole = True, None
