@@ -74,7 +74,8 @@ def way_to_torchs_store() -> tuple[str, int]:
     agents = [
         child
         for child in psutil.Process().children(recursive=True)
-        if " ".join(child.cmdline()).startswith("trainmover.agent")
+        if child.status() != psutil.STATUS_ZOMBIE
+        and " ".join(child.cmdline()).startswith("trainmover.agent")
     ]
     for port in listens_at(agents[0]):
         with socket.create_connection(("127.0.0.1", port), SILENT_S) as link:
