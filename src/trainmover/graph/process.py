@@ -63,20 +63,11 @@ class ProcessState:
         self._born = dict(os.environ)
         self._loaded = -1
         self._libraries: set[str] = set()
-        self._settings: dict[str, Any] = {}
-        self._variables: tuple[Any, dict[str, str]] = (None, {})
-        self._known: tuple[Any, dict[str, Any]] = (None, {})
 
     def settings(self) -> dict[str, object]:
-        """Return the roots that are looked at in each step: others have their own ways there.
-
-        Each is the very dict that it was, if nothing has changed.
-        """
-        now = _settings()
-        if now != self._settings:
-            self._settings = now
+        """Return the roots that are looked at in each step: others have their own ways there."""
         return {
-            "settings": self._settings,
+            "settings": _settings(),
             "environment": self._environment(),
             "loggers": self._loggers(),
             "root logger": logging.root,
@@ -102,7 +93,6 @@ class ProcessState:
             os.environ.pop(name, None)
         for name in wanted:  # An earlier run in this process may have set it.
             self._born.pop(name, None)
-        self._variables, self._known = (None, {}), (None, {})  # Restoring has filled these dicts.
         os.environ.update({name: text for name, text in wanted.items() if text != now.get(name)})
         for (module, name), function in roots.get("patches", {}).items():
             if module in sys.modules and function is not HOLE:
@@ -110,29 +100,21 @@ class ProcessState:
 
     def _loggers(self) -> dict[str, Any]:
         """Return the loggers that are none of a library's, which names its own after itself."""
+        if len(sys.modules) != self._loaded:
+            self._loaded = len(sys.modules)
+            own = {name.partition(".")[0] for name in self._script.modules()}
+            self._libraries = {name.partition(".")[0] for name in sys.modules} - own
         known = logging.Logger.manager.loggerDict
-        if len(sys.modules) == self._loaded and known == self._known[0]:
-            return self._known[1]
-        self._loaded = len(sys.modules)
-        own = {name.partition(".")[0] for name in self._script.modules()}
-        self._libraries = {name.partition(".")[0] for name in sys.modules} - own
-        libraries = self._libraries
-        found = {n: one for n, one in known.items() if n.partition(".")[0] not in libraries}
-        self._known = dict(known), found
-        return found
+        of_libraries = self._libraries
+        return {n: one for n, one in known.items() if n.partition(".")[0] not in of_libraries}
 
     def _environment(self) -> dict[str, str]:
         """Return the variables that the script has set: others are the machine's own."""
-        encoded: Any = vars(os.environ)["_data"]  # Which is compared without decoding it.
-        if encoded == self._variables[0]:
-            return self._variables[1]
-        found = {
+        return {
             name: text
             for name, text in sorted(os.environ.items())
             if self._born.get(name) != text and not name.startswith(_OF_LAUNCHER)
         }
-        self._variables = dict(encoded), found
-        return found
 
 
 def _settings() -> dict[str, Any]:

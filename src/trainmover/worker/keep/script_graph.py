@@ -9,7 +9,6 @@ Tracked state is left out: it comes from those who hold the same. So is large me
 is named once the script writes to it.
 """
 
-import operator
 import sys
 import types
 import weakref
@@ -141,7 +140,6 @@ class ScriptGraph:
         self.uncarried = self._alike = self._written = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
-        self._held: list[object] = []  # What makes batches: the very list, while nothing changes.
 
     def look(self, frame: types.FrameType) -> Changed:
         """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
@@ -272,10 +270,8 @@ class ScriptGraph:
         )
 
     def _roots(self, arguments: Sequence[object]) -> dict[str, object]:
-        loading = [*self._loading()]
-        if len(loading) != len(self._held) or any(map(operator.is_not, loading, self._held)):
-            self._held = loading
-        return self._process.settings() | {"loading": self._held, "arguments": arguments}
+        loading = {str(number): one for number, one in enumerate(self._loading())}
+        return self._process.settings() | {"loading": loading, "arguments": arguments}
 
     def _changed(self) -> Changed:
         if self.whole is None:
