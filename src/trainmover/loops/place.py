@@ -34,11 +34,6 @@ def sites_of(path: str) -> tuple[LoopSite, ...]:
     return tuple(_sites.get(path, {}).values())
 
 
-def is_rewritten(code: CodeType) -> bool:
-    """Tell whether a function is of a module whose loops are rewritten."""
-    return code.co_filename in _sites
-
-
 def collector_in(frame: FrameType) -> Collector | None:
     """Return the rewritten list comprehension that a frame runs, or is about to leave."""
     code = frame.f_code

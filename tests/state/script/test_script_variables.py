@@ -1260,22 +1260,6 @@ def test_what_has_been_changed_before_is_not(run: Callable[[str], Job]) -> None:
     assert begun(run, "None", joiner=JOINER) == []
 
 
-def test_what_was_put_and_the_passed_over_step_changes_again_is_named(
-    run: Callable[[str], Job],
-) -> None:
-    """It is as the rank had it before that step."""
-    job = run(LATE.format(first=f"seen.append(x) if x >= {JOINER + 2} else None"))
-    history = [job.theirs[0], job.theirs[JOINER], job.theirs[RANK - 1], job.theirs[RANK]]
-    mine = job.own[RANK - 2]  # No other rank has the same.
-    (key,) = (key for key in msgspec.msgpack.decode(mine)[1] if key.endswith("seen"))
-    named = [
-        [one.name for one in job.variables.comparison.begun(history, own, was_put=put)]
-        for put in (set(), {key})
-        for own in (mine, job.own[RANK])
-    ]
-    assert named == [[], [], ["seen"], []]
-
-
 def test_what_one_of_its_first_steps_changed_and_the_passed_over_one_changes_again_is_named(
     run: Callable[[str], Job],
 ) -> None:

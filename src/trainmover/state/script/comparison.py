@@ -29,8 +29,7 @@ GONE = ""
 """In place of a value that nobody knows."""
 OWN = "each rank's own"
 """In place of one that says nothing of what it is behind the next step."""
-_ON_STACKS = (BEFORE,)
-_OF_LOOPS = (*_ON_STACKS, LAYERS, HOOKS)
+_OF_LOOPS = (BEFORE, LAYERS, HOOKS)
 THE_FETCH = "the fetch"
 Known = bytes | int | None
 """What the entries of one handle have in common, in all processes."""
@@ -82,9 +81,6 @@ class Comparison:
         *,
         ended: bool = False,
         at_boundary: bool = True,
-        given: Container[Known] = (),
-        but: Set[str] = frozenset(),
-        put: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What is another here than on the rank. Raises ProtocolError on malformed bytes.
 
@@ -92,9 +88,6 @@ class Comparison:
         ended        the loop has no further round: what is read after it counts too
         at_boundary  False: tracked state is of another moment here; what hangs on it is left out,
                      and a step follows that is passed over, with the tensors that it is given
-        given        handles that this process is given where it takes the rank: see `give`
-        but          keys of what is set to the rank's value there, if it is plain: see `put`
-        put          keys of what is, whatever it is
         """
         if not theirs:
             return []
@@ -104,14 +97,14 @@ class Comparison:
         own_place, mine, mine_end, tracked, others, _, extra, at = decoded(own)
         if [one[:2] for one in their_place] != [one[:2] for one in own_place]:
             return [elsewhere(theirs, own)]
-        found = list(_different(their, mine, given))
+        found = list(_different(their, mine))
         if their_place == own_place and their_at == at:
             found += _only_here(their.keys() | their_end.keys() | {*extra, *no_value}, mine)
         if ended:
             numbers = {key: one for key, one in their_end.items() if not isinstance(one, list)}
-            found += _different(their_end if at_boundary else numbers, mine_end, given)
+            found += _different(their_end if at_boundary else numbers, mine_end)
         going = {key for key in their_tracked if key in tracked or key not in mine}
-        unknown = {*others, *(() if at_boundary else going), *_plain(but, their, mine), *put}
+        unknown = {*others, *(() if at_boundary else going)}
         found = [one for one in found if one[0] not in unknown]
         named = [self._difference(*one) for one in found]
         return list({(one.name, one.theirs, one.own): one for one in reversed(named)}.values())[
@@ -119,37 +112,33 @@ class Comparison:
         ]
 
     def on_stacks(self, theirs: bytes, own: bytes) -> list[Difference]:
-        """What differs of that which lies on the stacks of frames, and in no graph: iterators of
-        loops around, what the statement that fetches has read before. Raises ProtocolError on
-        malformed bytes."""
+        """Return what differs of that which lies on the stacks of frames, and in no graph: what the
+        statement that fetches has read before. Raises ProtocolError on malformed bytes."""
         if not theirs:
             return []
         place, their, *_ = decoded(theirs)
         if collecting := _collecting(place):
             return collecting
-        on_stacks = {key: one for key, one in their.items() if path_of(key).startswith(_ON_STACKS)}
-        return [self._difference(*one) for one in _different(on_stacks, decoded(own).found, ())]
+        on_stacks = {key: one for key, one in their.items() if path_of(key).startswith(BEFORE)}
+        return [self._difference(*one) for one in _different(on_stacks, decoded(own).found)]
 
     def begun(
         self,
         history: Sequence[bytes],
         own: bytes,
         apart: Apart = never_apart,
-        was_put: Set[str] = frozenset(),
         summed: Set[str] = frozenset(),
         made_here: Set[str] = frozenset(),
     ) -> list[Difference]:
         """What the source's last step has changed from what it was at first, or where a run in the
-        sandbox stands, or from what it is here, or what was put as the lost rank had it before that
-        step, and is another here: that step was passed over here, and what it did on the lost rank
-        nobody knows. What has changed since, and is no rank's but the source's, is none of these.
-        Raises ProtocolError on malformed bytes.
+        sandbox stands, or from what it is here, and is another here: that step was passed over
+        here, and what it did on the lost rank nobody knows. What has changed since, and is no
+        rank's but the source's, is none of these. Raises ProtocolError on malformed bytes.
 
         history  captures of the source: at its first fetch, behind its shadow steps or those that
                  were recorded, at the fetch for its last step, and now
         own      a full capture, now
         apart    of a handle there and one here: they are what one line gives to each of two ranks
-        was_put  by `put`, at the fetch for that step
         summed   keys of what sums up results: the lines that do were run here, with the rank's own
         made_here  of what other lines have changed, which were run here too
         """
@@ -162,10 +151,7 @@ class Comparison:
             key: now[key]
             for key in known
             if not _as_in(before, key, now[key])
-            and (
-                key in was_put
-                or any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
-            )
+            and any(_as_in(one, key, before.get(key, NO_VALUE)) for one in (first, stood, mine))
         }
         unknown = {*tracked, *others, *made_here, *_parted(news, mine, apart)}
         unknown |= {*_plain(summed, now, mine)}
@@ -425,14 +411,12 @@ def is_given(theirs: Entry, own: object, given: Container[Known]) -> bool:
 
 
 def _different(
-    theirs: Mapping[str, Entry], mine: Mapping[str, Entry], given: Container[Known] = ()
+    theirs: Mapping[str, Entry], mine: Mapping[str, Entry]
 ) -> Iterator[tuple[str, str, str]]:
-    """What the rank has and this process has not, or has otherwise; but for what it is given, and
-    for what a statement has read before a fetch that is not this one."""
+    """What the rank has and this process has not, or has otherwise; but for what a statement has
+    read before a fetch that is not this one."""
     for key, entry in theirs.items():
         if key not in mine and path_of(key).startswith(BEFORE):
-            continue
-        if is_given(entry, mine.get(key, NO_VALUE), given) and key in mine:
             continue
         if key not in mine:
             yield key, shown(entry), _where_it_is_not(key)

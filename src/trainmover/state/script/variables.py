@@ -62,9 +62,6 @@ from trainmover.state.script.overlooked import Overlooked
 from trainmover.state.script.place.alike import go_on_alike, under_way
 from trainmover.state.script.process import settings_of
 from trainmover.state.script.putting import (
-    Closed,
-    closed_in,
-    keeps_elsewhere,
     larger,
     store_in,
     stored,
@@ -85,10 +82,10 @@ from trainmover.state.script.search.layout import (
     value_of,
 )
 from trainmover.state.script.sharing import SHARED, Sharing
-from trainmover.state.script.things.held import goes_on_later, held_by
+from trainmover.state.script.things.held import goes_on_later
 from trainmover.state.script.things.layers import Layers
 from trainmover.state.script.things.libraries import kept_in, module_of
-from trainmover.state.script.things.things import First, Places, Things, is_closed
+from trainmover.state.script.things.things import First, Places, Things
 from trainmover.state.script.things.views import Views
 from trainmover.state.script.values import (
     NO_VALUE,
@@ -170,7 +167,6 @@ class Variables:
         self._first, self._places = First(), Places()
         self._overlooked = Overlooked(self._entry_of)
         self._begun = dict(os.environ)
-        self._closed: dict[int, Closed] = {}
         self.at: list[int] = []
         self._given: tuple[object, ...] = ()  # Plain values in the batch that came last.
         self.left = Left(self._now, self._entry_of, self._said)
@@ -677,10 +673,10 @@ class Variables:
         *histories: Sequence[bytes],
     ) -> None:
         """Store what seems to be written before it is read as another had it: see `brief`. To be
-        called as `put` is.
+        called below the script's frames.
 
         tracked: keys of what goes with tracked state there
-        histories: as in `put`
+        histories: captures of one process each
         Raises ProtocolError on malformed bytes.
         """
         every = [[decoded(one).brief for one in history if one] for history in histories]
@@ -705,7 +701,7 @@ class Variables:
 
     def put_away(self, known: Collection[str], *, with_locals: bool) -> None:
         """What seems to be written before it is read, and is gone with the rank: see `away`. To be
-        called as `put` is, behind `put_brief`.
+        called below the script's frames, behind `put_brief`.
 
         known: keys of attributes that are as the rank had them
         with_locals: those of the frames too
@@ -723,27 +719,6 @@ class Variables:
             values = frame.f_locals
             for name in [one for one in names if away.is_value(values.get(one, ABSENT))]:
                 handles.store(frame, name, away.Away(f"`{name}` (behind {at})"))
-
-    def note_closed(self) -> None:
-        """What of libraries' the script keeps where its run parks: see `put`."""
-        self.capture()
-        self._closed = closed_in(self._kept(self.frames(sys._getframe(1))))
-
-    def _keeps_elsewhere(self, frames: list[FrameType]) -> bool:
-        return keeps_elsewhere(self._kept(frames), self._closed, self.is_own_file)
-
-    def _kept(self, frames: list[FrameType]) -> Iterator[object]:
-        """What variables hold, but for what is tracked, or loads the batches. Of a frame those that
-        may still be read."""
-        known = {id(one) for _, one in self._tracked()} | {*map(id, self._loaders())}
-        shown = [id(frame.f_globals) for frame in frames if frame.f_code.co_name == "<module>"]
-        holders = [vars(one) for one in self._own_modules if id(vars(one)) not in shown]
-        found = [value for _, value, _ in self._values_at(frames)]
-        if (newest := self._newest) is not None:
-            within = [one for *_, one in [*newest.roots, *newest.children]]
-            holders += [held_by(one) for one in within if not is_closed(type(one))]
-        found += [value for values in holders for value in list(values.values())]
-        yield from (one for one in found if id(one) not in known)
 
     def _values_at(self, frames: list[FrameType]) -> Iterator[tuple[Slot, Any, FrameType | None]]:
         """Every variable, and the frame that has it, if one of a function has."""
@@ -825,7 +800,7 @@ class Variables:
         """Drop every reference to what the script made."""
         self._given, self._newest, self._views, self._things = (), None, Views(), Things()
         self._outermost = None
-        self._closed, self._first, self._places = {}, First(), Places()
+        self._first, self._places = First(), Places()
         self._overlooked.forget()
         self.counts.forget()
         self._sharing.begin()

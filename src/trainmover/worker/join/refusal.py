@@ -189,7 +189,7 @@ class Refusal:
         summed = set() if asked else self._variables.summed
         begun, by_lines = self._variables.comparison.begun, self._by_lines(own)
         made_here = set() if asked else by_lines
-        self.refuse(begun(self.history, own, self.apart, set(), summed, made_here))
+        self.refuse(begun(self.history, own, self.apart, summed, made_here))
         self.refuse(
             self._variables.comparison.of_rank(
                 self._at_fetch,

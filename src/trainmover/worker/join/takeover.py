@@ -87,7 +87,6 @@ class Takeover:
         if path := hides_trained(self._arranged):
             self.shadow.refusal.fails(not_shown(path))
         stood = self._member.variables.capture()
-        self._member.variables.note_closed()
         refusal, variables = self.shadow.refusal, self._member.variables
         self._member.deposit.captured[1] = refusal.stood = stood
         refusal.stood_at = variables.at
