@@ -391,6 +391,13 @@ def test_the_order_of_objects_in_a_set_is_chance() -> None:
     assert [*differences(held([1], []), held([1], []))] == []
 
 
+def test_a_set_that_is_taken_for_data_has_no_entries_to_compare() -> None:
+    held: list[Any] = [{heaps.Plain() for _ in range(5)}]
+    graphs = [Look(SCRIPT, items_max=3).capture([], {"heap": held}) for _ in range(2)]
+    assert ("data", "set", 5) in graphs[0].nodes
+    assert [*differences(*graphs)] == []
+
+
 def test_an_address_is_compared_once_its_object_is_matched() -> None:
     def held() -> Graph:
         one = heaps.Plain()

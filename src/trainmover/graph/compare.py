@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from trainmover.graph.kinds.memory import Array, StridedTensor, seen_bytes
+from trainmover.graph.kinds.memory import seen_bytes, view_in, without_view
 from trainmover.graph.machine import is_fact
 from trainmover.graph.nodes import (
     LEFT_OUT,
@@ -19,9 +19,7 @@ from trainmover.graph.nodes import (
 )
 
 _TEXT_MAX = 60
-_VIEW = 5
-"""Position of the view in the node of a tensor or an array."""
-_Place = tuple[int, ...]
+_Place = tuple[int, int]
 
 
 _OF_NUMBERS = ("block", "torch-generator", "python-random", "numpy-")
@@ -169,8 +167,8 @@ class _Comparison:
                 self._pending.append((*seen, path, "block"))
             places = _place(nodes[0], self._first), _place(nodes[1], self._second)
             if places[0] and places[1]:
-                nodes = _without_view(nodes[0]), _without_view(nodes[1])
-                if not self._is_one_place(*places):
+                nodes = without_view(nodes[0]), without_view(nodes[1])
+                if not self._is_one_place(places[0], places[1]):
                     return "memory that is shared", "other memory"
             entries = _entries(nodes[0]), _entries(nodes[1])
             if entries[0] and entries[1]:
@@ -208,27 +206,23 @@ class _Comparison:
         return _said(ref) if number < 0 else f"a node of kind {graph.nodes[number][0]}"
 
 
-def _place(node: Node, graph: Graph) -> _Place:
-    """Return where in memory that somebody else carries a tensor or an array begins; else ().
+def _place(node: Node, graph: Graph) -> _Place | None:
+    """Return where in memory that somebody else carries a tensor or an array begins; else None.
 
     Whether views of such memory share a block is not compared: only whether they begin at one
     place.
     """
-    if node[0] not in (StridedTensor.name, Array.name) or node[_VIEW] is None:
-        return ()
-    block, offset = node[_VIEW]
-    number = node_number(block)
-    return (number, offset) if is_left_out(graph.nodes[number]) else ()
-
-
-def _without_view(node: Node) -> Node:
-    return (*node[:_VIEW], None, *node[_VIEW + 1 :])
+    view = view_in(node)
+    return view if view is not None and is_left_out(graph.nodes[view[0]]) else None
 
 
 def _entries(node: Node) -> list[Any]:
     """Return the references of a set that holds an object, whose order follows from addresses."""
-    at = {"set": 2, "frozenset": 1}.get(node[0] if node[0] == "frozenset" else str(node[1]), 0)
-    entries: list[Any] = node[at] if at else []
+    entries: list[Any] = []
+    if node[0] == "frozenset":
+        entries = node[1]
+    elif node[:2] == ("object", "set"):
+        entries = node[2]
     return entries if any(node_number(one) >= 0 for one in entries) else []
 
 

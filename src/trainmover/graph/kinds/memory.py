@@ -257,14 +257,32 @@ class Array(Kind):
         return restore.take(ref, live)
 
 
+_VIEW = 5
+"""Position of the view in the node of a tensor or an array."""
+
+
+def view_in(node: Node) -> tuple[int, int] | None:
+    """Return the block and the offset of the view in a node; None for a node without one."""
+    if node[0] not in (StridedTensor.name, Array.name) or node[_VIEW] is None:
+        return None
+    block, offset = node[_VIEW]
+    return node_number(block), offset
+
+
+def without_view(node: Node) -> Node:
+    """Return the node of a tensor or an array without its view."""
+    return (*node[:_VIEW], None, *node[_VIEW + 1 :])
+
+
 def seen_bytes(node: Node, nodes: list[Node]) -> bytes | None:
     """Return the part of its block that a tensor or an array sees; None where none was copied.
 
     Memory of a block that no view sees is often never written to, and differs by chance.
     """
-    if node[0] not in (StridedTensor.name, Array.name) or node[5] is None:
+    view = view_in(node)
+    if view is None:
         return None
-    number, offset = node_number(node[5][0]), node[5][1]
+    number, offset = view
     content = nodes[number][1]
     if node[0] == StridedTensor.name:
         shape, size = node[2][1], DTYPES[node[2][0]].itemsize
