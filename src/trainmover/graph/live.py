@@ -28,7 +28,8 @@ from trainmover.torch_internals.watching.aliases import storage_of
 
 FREE: Node = ("tuple", None, [])
 """Body of a number that no node has now: a tuple without items, which nothing refers to."""
-_CONTAINERS = frozenset({*CONTAINERS, tuple})
+MAY_BE_DATA = frozenset({*CONTAINERS, tuple})
+"""Types of containers that are taken for data where they have too many objects."""
 _WEAK, _VIEWS = "weakref", frozenset({"tensor", "array"})
 
 
@@ -82,7 +83,7 @@ class LiveWalk(Walk):
 
     def is_data(self, obj: Any) -> bool:
         """Tell whether a container has more objects than are looked at."""
-        if self._items_max is None or type(obj) not in _CONTAINERS or len(obj) <= self._items_max:
+        if self._items_max is None or type(obj) not in MAY_BE_DATA or len(obj) <= self._items_max:
             return False
         values = obj.values() if isinstance(obj, dict) else obj
         return type(next(iter(values))) not in PLAIN

@@ -54,6 +54,11 @@ PLAIN = frozenset(
 """Types whose instances are immutable values that `state.encode` has."""
 
 
+def type_name(cls: type) -> str:
+    """Return module and qualified name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 class Opaque(NamedTuple):
     """An object that cannot be carried: a process that takes the graph keeps its own.
 

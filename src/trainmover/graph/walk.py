@@ -27,6 +27,7 @@ from trainmover.graph.nodes import (
     node_number,
     node_ref,
     path_text,
+    type_name,
 )
 from trainmover.graph.script import Script, is_importable, is_own_name
 
@@ -93,8 +94,7 @@ class Walk:
 
     def is_opaque(self, obj: object, path: Path) -> None:
         """Note an object that cannot be carried."""
-        kind = type(obj)
-        self.opaque.append(Opaque(path_text(path), f"{kind.__module__}.{kind.__qualname__}"))
+        self.opaque.append(Opaque(path_text(path), type_name(type(obj))))
 
     def keeps_graph(self, tensor: Any, path: Path) -> None:
         """Note a tensor whose value is carried, and whose autograd graph is not."""

@@ -21,8 +21,9 @@ from trainmover.graph import wire
 from trainmover.graph.compare import differences
 from trainmover.graph.delta import Delta, apply, merge
 from trainmover.graph.frames import script_frames
+from trainmover.graph.live import MAY_BE_DATA
 from trainmover.graph.look import Look
-from trainmover.graph.nodes import Graph, Opaque
+from trainmover.graph.nodes import Graph, Opaque, type_name
 from trainmover.graph.process import ProcessState
 from trainmover.graph.restore import restore
 from trainmover.graph.script import Script
@@ -38,16 +39,11 @@ NODES_WANTED, NODES_MAX, BYTES_MAX = 200_000, 1_000_000, 256 << 20
 """Of a graph: with more nodes large containers are left out; and what one that is kept has."""
 ITEMS_MAX = (10_000, 1_000, 100)
 """Objects in a container, from which it is taken for data: the first number that fits."""
-_DATA = frozenset(f"builtins.{one}" for one in ("list", "tuple", "dict", "set")) | {
-    "collections.deque",
-    "collections.OrderedDict",
-    "collections.defaultdict",
-}
+_DATA = frozenset(map(type_name, MAY_BE_DATA))
+"""Types of what is taken for data."""
 SENT_MIN, WHOLES_SENT = 256 << 10, 8
 """Bytes of changes that were sent since a whole graph, and how many times its own bytes, from which
 the next one is made."""
-CODE = f"{types.CodeType.__module__}.{types.CodeType.__qualname__}"
-"""Type of code, as the graph names it."""
 
 
 class Changed(NamedTuple):
@@ -110,7 +106,6 @@ class ScriptGraph:
     say       tells people a sentence
     whole     the newest whole graph
     coverage  of the first one
-    uncarried  what no other process can have, and why, for people; "": nothing
     """
 
     def __init__(
@@ -137,7 +132,7 @@ class ScriptGraph:
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
         self.coverage = NO_COVERAGE
-        self.uncarried = self._alike = self._written = ""
+        self._why_over = self._compiled = self._alike = self._written = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
 
@@ -168,6 +163,11 @@ class ScriptGraph:
             self._in_steps.end_step(self._newest)
 
     @property
+    def uncarried(self) -> str:
+        """What no other process can have, and why, for people; "": nothing."""
+        return self._why_over or self._compiled or self._alike or self._written
+
+    @property
     def blind(self) -> str:
         """What steps change that only the next record has; "": nothing."""
         return self._in_steps.blind
@@ -177,10 +177,10 @@ class ScriptGraph:
         for people; "": all was."""
         if self._is_over:
             return self.uncarried
-        notes = self._restore(self._look.graph(), frame, self._arguments)
+        before = self._look.graph()
+        notes = self._restore(before, frame, self._arguments)
         if notes is None:
             return "the script stands at another line than as it began"
-        before = self._look.graph()
         self._has_looked(frame, self._arguments)
         unlike = [*differences(before, self._look.graph(), with_opaque=False)]
         return f"`{unlike[0].path}` is not as it was" if unlike else ""
@@ -260,14 +260,11 @@ class ScriptGraph:
                 size = tensor.nbytes >> 20
                 self._written = f"`{self._look.path_of(number)}` of {size} MiB changes"
                 self._written += ", and is not tracked"
-                self.uncarried = self.uncarried or self._written
 
     def _note(self, opaque: Iterable[Opaque]) -> None:
-        """Find what no other process can have, beside what is alike: code that a text was."""
-        code = next((one.path for one in opaque if one.type == CODE), "")
-        self.uncarried = (
-            f"`{code}` was compiled from a text" if code else self._alike or self._written
-        )
+        """Find code that a text was: no other process can have it."""
+        code = next((one.path for one in opaque if one.type == type_name(types.CodeType)), "")
+        self._compiled = f"`{code}` was compiled from a text" if code else ""
 
     def _roots(self, arguments: Sequence[object]) -> dict[str, object]:
         loading = {str(number): one for number, one in enumerate(self._loading())}
@@ -292,8 +289,8 @@ class ScriptGraph:
     def _end(self, why: str) -> None:
         self._is_over, self.whole = True, None
         self._look, self._newest = self._new_look(0), None
-        self.uncarried = f"the script is not looked at: {why}"
-        self._say(f"{self.uncarried}; no machine can take a rank, nor can a step be made again")
+        self._why_over = f"the script is not looked at: {why}"
+        self._say(f"{self._why_over}; no machine can take a rank, nor can a step be made again")
 
     def _frames(self, frame: types.FrameType) -> list[types.FrameType]:
         return script_frames(frame, vars(sys.modules["__main__"]))
