@@ -129,4 +129,6 @@ class Shortage:
 
 
 def _print(text: str) -> None:
-    print(f"trainmover: {text}", file=sys.stderr, flush=True)
+    """Writes the line and its end at once: print would let another thread come between."""
+    sys.stderr.write(f"trainmover: {text}\n")
+    sys.stderr.flush()
