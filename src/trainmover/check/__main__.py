@@ -27,7 +27,7 @@ from trainmover.graph.caches import keep_entries_in_python
 from trainmover.graph.layout import carry
 from trainmover.graph.script import Script
 from trainmover.graph.wire import from_bytes, to_bytes
-from trainmover.loops.importer import LoopFinder, code_of, code_of_module
+from trainmover.loops.importer import LoopFinder, main_code
 from trainmover.loops.turns import set_hooks
 from trainmover.sandbox.process.modules import is_own_file
 from trainmover.sandbox.process.overlay import Overlay
@@ -93,9 +93,11 @@ def _run(session: Session, module: types.ModuleType, argv: list[str], is_module:
     set_hooks(begin=session.loop_begins, turn=session.turn)
     stop = session.begin()
     try:
-        code, names = _code(argv, is_module)
+        folder = os.getcwd() if is_module else os.path.dirname(os.path.abspath(argv[0]))
+        sys.path[0] = folder
+        code, names = main_code(argv[0], is_module=is_module)
         vars(module).update(names)
-        sys.argv = list(argv)
+        sys.argv = [str(names["__file__"]), *argv[1:]]
         exec(code, vars(module))
     except Finished:
         return ""
@@ -109,17 +111,6 @@ def _run(session: Session, module: types.ModuleType, argv: list[str], is_module:
         set_hooks()
         finder.remove()
     return ""
-
-
-def _code(argv: list[str], is_module: bool) -> tuple[types.CodeType, dict[str, Any]]:
-    """Return the rewritten code of the script, and names that Python gives a main module."""
-    if is_module:
-        sys.path[0] = os.getcwd()
-        code, spec = code_of_module(argv[0])
-        argv[0] = str(spec.origin)
-        return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
-    sys.path[0] = os.path.dirname(os.path.abspath(argv[0]))
-    return code_of(argv[0]), {"__file__": argv[0], "__package__": None}
 
 
 def _be_another_machine(folder: Path) -> None:

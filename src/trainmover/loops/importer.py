@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
+from typing import Any
 
 from trainmover.installed import is_installed
 from trainmover.loops.cache import rewrite_cached
@@ -117,6 +118,19 @@ def code_of_module(name: str, *, repeats: bool = True) -> tuple[CodeType, Module
     if spec is None or code is None:
         raise ImportError(f"No code object available for {name}", name=name)
     return code, spec
+
+
+def main_code(
+    name: str, *, is_module: bool, repeats: bool = True
+) -> tuple[CodeType, dict[str, Any]]:
+    """Return the rewritten code of a script, and names that Python gives its main module.
+
+    name  path of its file, or what is run by `-m`
+    """
+    if not is_module:
+        return code_of(name, repeats=repeats), {"__file__": name}
+    code, spec = code_of_module(name, repeats=repeats)
+    return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
 
 
 def _is_rewritten(spec: ModuleSpec) -> bool:

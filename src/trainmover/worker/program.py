@@ -13,7 +13,7 @@ import torch.distributed as dist
 import trainmover
 from trainmover.comm import groups
 from trainmover.comm.failures import is_of_device
-from trainmover.loops.importer import code_of, code_of_module
+from trainmover.loops.importer import main_code
 from trainmover.sandbox.process.modules import is_own_file
 from trainmover.state.class_caches import forget_classes
 from trainmover.state.kinds.parallel.hooks import forget_hooks
@@ -51,7 +51,11 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
     """Run it as `__main__`, as python would. Never raises what the script raises."""
     sys.argv = list(argv)
     try:
-        _run(*_code_of(argv, module=module))
+        if not module:
+            _find_beside(argv[0])
+        code, names = main_code(argv[0], is_module=module, repeats=False)
+        sys.argv[0] = str(names["__file__"])
+        _run(code, names)
     except Unwind:
         return Ended(unwound=True)
     except SystemExit as exit_:
@@ -70,22 +74,17 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
     return Ended()
 
 
-def _code_of(argv: list[str], *, module: bool) -> tuple[types.CodeType, dict[str, object]]:
-    """Return the script's code, its loops rewritten, and names that Python gives a main module."""
-    if module:
-        code, spec = code_of_module(argv[0], repeats=False)
-        sys.argv[0] = str(spec.origin)
-        return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
-    folder = os.path.dirname(os.path.abspath(argv[0]))
+def _find_beside(path: str) -> None:
+    """Have modules that lie beside a script found first."""
+    folder = os.path.dirname(os.path.abspath(path))
     if sys.path[0] != folder:
         sys.path.insert(0, folder)
-    return code_of(argv[0], repeats=False), {"__file__": argv[0], "__package__": ""}
 
 
 def _run(code: types.CodeType, names: dict[str, object]) -> None:
     """Run code as the module `__main__`; afterwards that is what it was."""
     main, before = types.ModuleType("__main__"), sys.modules["__main__"]
-    vars(main).update(names)
+    vars(main).update({"__package__": ""} | names)
     sys.modules["__main__"] = main
     try:
         exec(code, vars(main))
