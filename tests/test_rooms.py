@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fork_server": {"lifeline"},
     "communicators": {"errors"},
     "asked": {"communicators"},
-    "loops": {"asked", "installed"},
+    "loops": {"asked", "errors", "installed"},
     "protocol": WORDS,
     "token_file": {"errors", "ownership", "protocol"},
     "tls": {"errors", "ownership", "protocol"},

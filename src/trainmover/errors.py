@@ -67,3 +67,11 @@ class JobFailed(TrainmoverError):
     def __init__(self, happened: str, *, means: str = "", do: str = "", code: int = 1) -> None:
         super().__init__(happened, means=means, do=do)
         self.code = code
+
+
+class Unwind(BaseException):
+    """Leave a run of the script: the rank lives elsewhere or goes back, or the sandbox has seen
+    enough.
+
+    Not an Exception: a script's `except Exception` lets it pass.
+    """

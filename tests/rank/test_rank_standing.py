@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import StateMismatch, Unwind, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
-from trainmover.rank.standing import NOT_YET, Standing, Unwind
+from trainmover.rank.standing import NOT_YET, Standing
 
 RANK = Rank(3)
 

@@ -40,13 +40,23 @@ def script_frames(innermost: types.FrameType | None, main: dict[str, Any]) -> li
     found = []
     frame = innermost
     while frame is not None:
-        name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] != _PACKAGE or name in WITH_STATE:
+        if not _is_ours(frame) or frame.f_globals["__name__"] in WITH_STATE:
             found.append(frame)
             if frame.f_globals is main and frame.f_code.co_name == "<module>":
                 break
         frame = frame.f_back
     return found[::-1]
+
+
+def innermost(frame: types.FrameType) -> types.FrameType:
+    """Return the first frame from here outwards that is not of this package."""
+    while frame.f_back is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    return (frame.f_globals.get("__name__") or "").partition(".")[0] == _PACKAGE
 
 
 def place_of(frames: list[types.FrameType]) -> list[Stand]:

@@ -18,6 +18,9 @@
                                         [_tm_4.append(E) for T in _tm_4])
     enumerate(IT)                   __tm__.twin(enumerate)(IT); so zip and map
 
+Without repeats, in a live run, the inner try of a `for` is `except __tm__.Unwind: if not
+__tm__.goes_on(LINE): raise`, so that a rank can go back to a snapshot in the loop where it stands.
+
 Nothing is analysed, and only the last line looks at names; what they mean is decided as it runs. A
 `try` costs nothing per turn. The outer one lets go of the iterator where a plain loop does: at
 `break`, `return` and exceptions too, so that generators are closed in the same order. Statements
@@ -37,7 +40,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from trainmover.loops.iterators import NAMES
 
-VERSION = 1
+VERSION = 2
 """Number of this way to rewrite: code that was kept by another version is not used."""
 
 PREFIX = "_tm_"
@@ -73,7 +76,8 @@ class Rewritten(NamedTuple):
 def rewrite(source: bytes, path: str, *, repeats: bool = True) -> Rewritten:
     """Return the code of a module with its loops rewritten, or its plain code with a reason.
 
-    repeats  a turn can be repeated; False: bodies stay as they are, and so does each `while`
+    repeats  a turn can be repeated; False: a `for` can go on where its body was left by `Unwind`,
+             and each `while` stays as it is
     """
     rewriter = _Rewriter(repeats=repeats)
     try:
@@ -177,8 +181,10 @@ class _Rewriter(ast.NodeTransformer):
         value = _call("iterate", node.iter)
         header = _place_of_iter(node, node.iter)
         node.iter = _at(ast.NamedExpr(ast.Name(variable, ast.Store()), value), header)
-        if self._repeats:
-            node.body = [_guard(variable, node.body, node.body[0])]
+        again = _method(variable, "again"), "Retry"
+        if not self._repeats:
+            again = _call("goes_on", ast.Constant(header.lineno)), "Unwind"  # type: ignore[attr-defined]
+        node.body = [_guard(*again, node.body, node.body[0])]
         return _release([variable], node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
@@ -196,7 +202,7 @@ class _Rewriter(ast.NodeTransformer):
             stop = ast.If(ast.UnaryOp(ast.Not(), node.test), leave, [])
             body = [_at(stop, node.test), *body]
         target = ast.Name(variable, ast.Store())
-        guard = _guard(variable, body, body[0])
+        guard = _guard(_method(variable, "again"), "Retry", body, body[0])
         loop = ast.For(target, _call("repeat"), [guard], node.orelse)
         return _release([variable], _at(loop, node))
 
@@ -292,10 +298,10 @@ class _Rewriter(ast.NodeTransformer):
         self._scope, self._function, self._prefix = outside
 
 
-def _guard(variable: str, body: list[ast.stmt], where: ast.AST) -> ast.stmt:
-    """Return the body of a turn, which is run again where `Retry` asks for it."""
-    is_over = ast.UnaryOp(ast.Not(), _method(variable, "again"))
-    handler = ast.ExceptHandler(_ours("Retry"), None, [ast.If(is_over, [ast.Raise()], [])])
+def _guard(goes_on: ast.expr, left_by: str, body: list[ast.stmt], where: ast.AST) -> ast.stmt:
+    """Return the body of a turn: the loop may go on where an exception of ours has left it."""
+    is_over = ast.UnaryOp(ast.Not(), goes_on)
+    handler = ast.ExceptHandler(_ours(left_by), None, [ast.If(is_over, [ast.Raise()], [])])
     return _at(ast.Try(body, [handler], [], []), where)
 
 

@@ -21,15 +21,18 @@ item again, a `while` evaluates its test again. `Retry` from the iterator below 
 The extension has both types; the classes in Python are the reference, and serve without it.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from types import CoroutineType, GeneratorType
+from types import CoroutineType, FrameType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from trainmover.asked import is_in_c
+from trainmover.errors import Unwind
 
 _begin: Callable[[Any], object] | None = None
 _turn: Callable[[Any], object] | None = None
+_goes_on: Callable[[FrameType, int], bool] | None = None
 
 
 class Retry(BaseException):
@@ -196,6 +199,20 @@ def set_hooks(
         import_module("trainmover._native").set_hooks(begin, turn, Retry)
 
 
+def set_way_back(goes_on: Callable[[FrameType, int], bool] | None) -> None:
+    """Ask the runtime of this process which loop goes on, where `Unwind` has left its body.
+
+    goes_on  called with the loop's frame and the line of its header
+    """
+    global _goes_on
+    _goes_on = goes_on
+
+
+def goes_on(line: int) -> bool:
+    """Return whether the loop with its header on this line goes on behind `Unwind`."""
+    return _goes_on is not None and _goes_on(sys._getframe(1), line)
+
+
 class Collector:
     """List comprehension under way: its list and its loop are variables.
 
@@ -255,10 +272,13 @@ __all__ = [
     "PlainTurns",
     "Retry",
     "Turns",
+    "Unwind",
     "delegate",
+    "goes_on",
     "iterate",
     "plain_iterate",
     "plain_repeat",
     "repeat",
     "set_hooks",
+    "set_way_back",
 ]

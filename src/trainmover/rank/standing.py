@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, assert_never
 
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import StateMismatch, Unwind, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import (
     Discard,
@@ -44,13 +44,6 @@ NotYet = Literal[Waiting.NOT_YET]
 
 Told = Verdict | Switch | Go | Leave | Discard | PauseAt | Exit
 """Orders that are noted down, and looked at when the rank comes by."""
-
-
-class Unwind(BaseException):
-    """This run of the script is over: the rank lives elsewhere, or the sandbox has seen enough.
-
-    Not an Exception: a script's `except Exception` lets it pass.
-    """
 
 
 @dataclass

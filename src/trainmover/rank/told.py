@@ -73,6 +73,7 @@ class Rows(Generic[Kept]):
     def inherit(self, rows: Iterable[tuple[Row, Kept]], committed: Step) -> None:
         """Those of the rank whose place is taken, up to this step: they may not be told."""
         self.rows, self._kept, self.took = [], [], []
+        self._told.clear()
         for row, kept in rows:
             if row.step <= committed:
                 self._add(row, kept)

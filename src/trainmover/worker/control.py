@@ -42,6 +42,7 @@ from trainmover.protocol.messages import (
     WriteCheckpoint,
 )
 from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.rollback import InPlace
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.keep.checkpoints import write_part
 from trainmover.worker.keep.first_steps import FirstSteps
@@ -63,7 +64,7 @@ class Control:
 
     def __init__(self, station: Station) -> None:
         self.member: Member | None = None
-        self.joiner: Joiner | None = None
+        self.joiner: Joiner | InPlace | None = None
         self._station = station
         self._standing = station.standing
         self._say = station.link.say
@@ -79,6 +80,11 @@ class Control:
             work, self._work = self._work, None
             standing.recalled = False
             return work
+
+    def give_back(self, work: Work | None) -> None:
+        """Keep work that was taken for who asks next, unless other work has come."""
+        with self._standing.changed:
+            self._work = self._work or work
 
     def obey(self, order: Order) -> None:
         """Take one order."""
@@ -157,6 +163,8 @@ class Control:
         if self.joiner is None or self._standing.recalled:
             return None
         shadow = self.joiner.shadow
+        if not isinstance(shadow, Shadow):
+            return None
         is_meant = shadow.run == order.run
         is_meant &= shadow.member.rank in self._station.spec.ranks(order.slot)
         return shadow if is_meant and shadow.is_only_held else None

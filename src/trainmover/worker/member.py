@@ -18,7 +18,8 @@ ordered and no group is draining.
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ from torch import Tensor
 from trainmover.comm import groups
 from trainmover.comm.failures import means_lost_device
 from trainmover.errors import PeerLost, StateMismatch, UserError
+from trainmover.graph.frames import innermost
 from trainmover.ids import Rank, Step
 from trainmover.loops.turns import Retry
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
@@ -47,6 +49,7 @@ from trainmover.worker.keep.rounds import Rounds
 from trainmover.worker.keep.script_graph import ScriptGraph
 from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
+from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
@@ -63,6 +66,13 @@ from trainmover.worker.step.retry.arguments import Living
 from trainmover.worker.step.retry.before import Before, Buffers
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
+
+
+class WayBack(Protocol):
+    """Rollback in place; see `join/rollback.py`."""
+
+    def fetches(self, frame: FrameType) -> None: ...
+    def go_back(self, frame: FrameType) -> bool: ...
 
 
 class Member:
@@ -90,6 +100,7 @@ class Member:
     own_time   what it takes for its steps itself
     over       the script has ended
     declared   as in `Runtime`
+    rollback   in place; None: the rank has none, or its run is over
     """
 
     deposit: Deposit
@@ -108,6 +119,7 @@ class Member:
         self.own_time = OwnTime(groups.waits, lambda: self.gate.peers())
         self.in_step = self.passed = self.over = self.comes_to_gate = self.raises = False
         self.declared: list[str] = []
+        self.rollback: WayBack | None = None
         self._calls_at_fetch: int | None = None
         self._calls_at_try = 0
         self._listen_to_script(station)
@@ -551,7 +563,8 @@ class Member:
         self.loops.enter(batches)
         if self.drills.planned:
             self.drills.at("fetch", self.calls + 1)
-        self.boundary.settle(at_fetch=self._mark_fetch)
+        if not self._settles_at_fetch():
+            return self.take_next(batches)
         self._mark_fetch()
         self.early_source.look()
         if step := self.standing.cut_here():
@@ -560,6 +573,27 @@ class Member:
         batch = self.take_next(batches)
         self.recording.drew()
         return batch
+
+    def _settles_at_fetch(self) -> bool:
+        """Return once the rank may train; False: it has gone back to what it had at a fetch."""
+        frame = innermost(sys._getframe(2))
+        if self.rollback is not None:
+            self.rollback.fetches(frame)
+        try:
+            self.boundary.settle(at_fetch=self._mark_fetch)
+        except Unwind:
+            if self.rollback is None or not self.rollback.go_back(frame):
+                raise
+            return False
+        return True
+
+    def begin_anew(self) -> None:
+        """Forget what has come of the steps that are undone: state is about to be loaded."""
+        self.boundary.misled = self.boundary.cut_short = False
+        self.reported.committed()
+        self.draws.end_step()
+        self.script_graph.begin_anew()
+        self.keeper.graph = self.deposit.latest = None
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered, from the place it has."""
@@ -620,6 +654,7 @@ class Member:
         """Drop every reference to what the script made; its run is over."""
         self.server.withdraw(KEY)
         self.cut_short.forget()
+        self.rollback = None
         self.tracked.clear()
         self.variables.forget()
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)

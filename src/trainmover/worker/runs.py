@@ -17,6 +17,7 @@ from trainmover.graph.caches import keep_entries_in_python
 from trainmover.graph.script import Script
 from trainmover.ids import Epoch, Rank, Slot
 from trainmover.loops.importer import LoopFinder
+from trainmover.loops.turns import set_way_back
 from trainmover.protocol.messages import (
     Attached,
     Bind,
@@ -44,6 +45,7 @@ from trainmover.torch_internals.distributed.c10d import HashStore, PrefixStore
 from trainmover.worker import api
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
+from trainmover.worker.join.rollback import InPlace, Orders, Rollback
 from trainmover.worker.join.shadow import Shadow, never_due
 from trainmover.worker.join.taken import Shelf, compiled_elsewhere, first_steps
 from trainmover.worker.join.way.trial import Trials
@@ -81,6 +83,7 @@ class Runs:
         self._isolation = Isolation()
         self._opened = Opened(self._isolation.overlay)
         self._told: set[str] = set()
+        self._has_left = False  # The rank's place, while its script runs on.
 
     def go_on(self) -> None:
         """Do as told until told to exit."""
@@ -115,6 +118,7 @@ class Runs:
         with standing.changed:
             standing.begin(order.epoch)
         member = Member(rank, self._station)
+        self._may_roll_back(member)
         member.ledger.first_of = order.epoch
         full = self._spec.record == "full"
         member.recording.recorder = groups.tap = Recorder(rank, self._binding(), full=full)
@@ -171,6 +175,7 @@ class Runs:
         if joiner is None:
             return
         member, shadow = joiner.member, joiner.shadow
+        self._may_roll_back(member)
         joiner.takeover.broken_off, self._broken_off = self._broken_off, None
         with self._standing.changed:
             self._control.member, self._control.joiner = member, joiner
@@ -376,6 +381,34 @@ class Runs:
             self._told.add(written)
             self._say(Warned(rank=rank, text=written))
 
+    # --- rollback in place ------------------------------------------------------------------------
+
+    def _may_roll_back(self, member: Member) -> None:
+        orders = Orders(self._leave_in_place, self._joins_in_place)
+        alone = self._spec.nproc == 1
+        member.rollback = rollback = Rollback(member, orders, self._station.token, alone=alone)
+        set_way_back(rollback.goes_on)
+
+    def _leave_in_place(self, member: Member) -> Bind | None:
+        """Say that the rank has left its place, though its script runs on. Returns what binds it
+        again; None: there is other work."""
+        with self._standing.changed:
+            self._standing.end_run()
+            self._control.member = self._control.joiner = None
+        member.keeper.close()
+        self._has_left = True
+        self._say(Left())
+        work = self._control.next_work()
+        if isinstance(work, Bind) and member.rank in self._spec.ranks(work.slot):
+            self._has_left = False
+            return work
+        self._control.give_back(work)
+        return None
+
+    def _joins_in_place(self, place: InPlace) -> None:
+        with self._standing.changed:
+            self._control.member, self._control.joiner = place.member, place
+
     # --- how a run ends ---------------------------------------------------------------------------
 
     def _told_to_leave(self, ended: Ended, bound_for: Epoch) -> bool:
@@ -389,7 +422,9 @@ class Runs:
             self._shelf[member.rank] = bytearray(record)  # Whoever kept it may be who is lost.
         self._forget(member)
         self._ran_well = True
-        self._say(Left())
+        has_left, self._has_left = self._has_left, False
+        if not has_left:
+            self._say(Left())
 
     def _forget(self, member: Member, *, last: bool = False) -> None:
         """The run is over: drop model, groups and connections, keep the process warm.
@@ -400,6 +435,7 @@ class Runs:
             self._standing.end_run()
             self._control.member = self._control.joiner = None
         api.serve(None)
+        set_way_back(None)
         if not self._standing.goes_back:
             self._station.snapshots.spare_room()
         member.keeper.close()

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from trainmover.errors import Unwind
 from trainmover.ids import Step
-from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing, Unwind
+from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing
 
 __all__ = ["NONE", "GuardedStanding", "Unwind"]
 

@@ -120,7 +120,7 @@ def test_a_warm_up_tries_the_way_and_an_error_of_ours_there_refuses_the_rank() -
     run = Run()
     there = run.shadow.tries = RankRecord(Step(9), False, Step(9), [], Moment(b"", {}), None)
     run.shadow.is_done, run.shadow.park = True, lambda: there
-    run.takeover.try_way = lambda there: run.travel(passes_over=True)
+    run.takeover.try_way = lambda shadow, there: run.travel(passes_over=True)
     assert run.fetch() == ["shadow unwind_if_over", "shadow unwind_if_over", "journey fetch"]
     assert run.step() == ["shadow unwind_if_over", "journey pass_over"]
 

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainmover.errors import StateMismatch
+from trainmover.errors import StateMismatch, Unwind
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.rank.cuts import Cuts, Put
-from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing, Unwind
+from trainmover.rank.standing import NONE, NOT_YET, NotYet, Standing
 from trainmover.rank.told import Rows
 from trainmover.simulator.happenings import Violation
 from trainmover.simulator.ranks import members, runs, snapshots, steps

@@ -154,7 +154,7 @@ class Draws:
     def stand_at(self, record: RankRecord) -> None:
         """The fetch under way is where the record begins."""
         self.reserve = record.reserve
-        self._ahead = None
+        self._ahead = self._first_in = None
         self._places.clear()
         self._hashes.clear()
         self._places.append(

@@ -85,7 +85,7 @@ class Joiner:
             takeover.stand()
             goal = self.shadow.park()
             if isinstance(goal, RankRecord):
-                takeover.try_way(goal)
+                takeover.try_way(self.shadow, goal)
             else:
                 takeover.begin(goal)
         journey = takeover.journey

@@ -180,6 +180,10 @@ class Shadow:
         """Whether all shadow steps are made: at the next fetch it parks."""
         return self.steps >= self.recorded
 
+    def trace(self) -> str:
+        """Return the trace of its steps."""
+        return self.replayer.trace()
+
     # --- where it stands --------------------------------------------------------------------------
 
     def park(self) -> Epoch | RankRecord:
@@ -199,7 +203,8 @@ class Shadow:
         self.replayer.check()
         self.member.variables.stand()
         rehearse(self.member.tracked)
-        trace, recording = self.replayer.trace(), self.member.recording
+        trace, recording = self.trace(), self.member.recording
+        recording.first_trace = trace
         recording.keep(recording.kept.record, self.replayer.step_trace())
         rank, bound_for, bind_ms = self.member.rank, self.bound_for, self.run_ms
         if bound_for is None:

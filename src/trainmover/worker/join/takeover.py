@@ -8,11 +8,13 @@ script goes there first, and state is taken once more where it arrives.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from trainmover.comm import Drained, groups
 from trainmover.errors import PeerLost, StoreUnreached, TrainmoverError, UserError
 from trainmover.ids import Epoch, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
+from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state import rng
 from trainmover.state.arrangement import (
     Arrangement,
@@ -26,6 +28,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
+from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.regroup import parted_groups, stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
@@ -35,10 +38,23 @@ from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.join.way.trial import journey_to
 from trainmover.worker.join.way.way import Ended, Silence, Way
 from trainmover.worker.keep.script_graph import graph_of
+from trainmover.worker.member import Member
 from trainmover.worker.standing import NONE, Unwind
 from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
+
+
+class Standing(Protocol):
+    """Run that stands where it may become the rank; see `Shadow`."""
+
+    member: Member
+    refusal: Refusal
+    overlay: Overlay
+    number: float
+
+    def trace(self) -> str:
+        """Return the trace of its first steps."""
 
 
 class Takeover:
@@ -55,7 +71,7 @@ class Takeover:
     direct      the way from its source's device to its own, made before that pause
     """
 
-    def __init__(self, shadow: Shadow, token: bytes) -> None:
+    def __init__(self, shadow: Standing, token: bytes) -> None:
         self.shadow = shadow
         self.switching = False
         self.way: Way | None = None
@@ -79,16 +95,20 @@ class Takeover:
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
-    def stand(self) -> None:
+    def stand(self, *, is_live: bool = False) -> None:
         """The run is to stand in the sandbox: what the script's variables are there. Before it
         parks, since ranks wait for one that has. Raises StateMismatch if what it trains is hidden.
+
+        is_live  it stands where its rank trains, to go back
         """
         self._arranged = self._member.tracked.arrangement()
         if path := hides_trained(self._arranged):
             self.shadow.refusal.fails(not_shown(path))
         stood = self._member.variables.capture()
         refusal, variables = self.shadow.refusal, self._member.variables
-        self._member.deposit.captured[1] = refusal.stood = stood
+        refusal.stood = stood
+        if not is_live:
+            self._member.deposit.captured[1] = stood
         refusal.stood_at = variables.at
 
     def begin(self, bound_for: Epoch) -> None:
@@ -100,12 +120,12 @@ class Takeover:
         self._bound_for = bound_for
         self._join_until(NONE)
 
-    def try_way(self, record: RankRecord) -> None:
+    def try_way(self, shadow: Shadow, record: RankRecord) -> None:
         """Set out for where the rank was at that record, to see whether the run would come there
         as the rank did. Nothing of it counts."""
-        self.shadow.refusal.graph = graph_of(record.graph, self.shadow.lookout.whole)
-        self.shadow.refusal.is_trial = True
-        self.journey = journey_to(self.shadow, record)
+        shadow.refusal.graph = graph_of(record.graph, shadow.lookout.whole)
+        shadow.refusal.is_trial = True
+        self.journey = journey_to(shadow, record)
         self.way = self.journey.way
         self.journey.begin()
 
@@ -208,7 +228,7 @@ class Takeover:
                 self._join(order)
                 return
         self._become(self.way, order, taken)
-        certificate = taken.certificate(order, self._rank, self.shadow.replayer.trace())
+        certificate = taken.certificate(order, self._rank, self.shadow.trace())
         self._say(Loaded(rank=self._rank, epoch=order.epoch, certificate=certificate))
         self._take_place(order)
 

@@ -78,7 +78,7 @@ class Recording:
         self.recorder: Recorder | None = None
         self.later: StepTrace | None = None
         self.kept = FirstSteps()
-        self.trace = ""
+        self.trace = self.first_trace = ""
         self.graphs = 0
         self._rank = rank
         self._nproc = nproc
@@ -174,6 +174,7 @@ class Recording:
         if recorder.waits:
             self._warn_of_open_calls()
         record = recorder.finish()
+        self.first_trace = record.trace
         share = self._share(record)
         self.keep(_stored(record, share), recorder.step_trace())
         self.put()

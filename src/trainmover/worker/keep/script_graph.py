@@ -9,6 +9,7 @@ Tracked state is left out: it comes from those who hold the same. So is large me
 is named once the script writes to it.
 """
 
+import os
 import sys
 import types
 import weakref
@@ -20,7 +21,7 @@ from trainmover.graph import delta as of_delta
 from trainmover.graph import wire
 from trainmover.graph.compare import differences
 from trainmover.graph.delta import Delta, apply, merge
-from trainmover.graph.frames import script_frames
+from trainmover.graph.frames import place_of, script_frames
 from trainmover.graph.live import MAY_BE_DATA
 from trainmover.graph.look import Look
 from trainmover.graph.nodes import Graph, Opaque, type_name
@@ -135,6 +136,14 @@ class ScriptGraph:
         self._why_over = self._compiled = self._alike = self._written = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
+
+    def begin_anew(self) -> None:
+        """Continue no whole graph of before: the script is about to hold what it held once."""
+        self.whole = self._since = self._newest = None
+
+    def stands_at(self, graph: Graph, frame: types.FrameType) -> bool:
+        """Return whether the script stands where this was captured. frame: the innermost one"""
+        return not self._is_over and place_of(self._frames(frame)) == graph.place
 
     def look(self, frame: types.FrameType) -> Changed:
         """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
@@ -282,7 +291,7 @@ class ScriptGraph:
         return Changed(self.whole.number, changes)
 
     def _begin_whole(self) -> None:
-        number = 1 if self.whole is None else self.whole.number + 1
+        number = _first_number() if self.whole is None else self.whole.number + 1
         self.whole = Whole(number, wire.to_bytes(self._look.graph()))
         self._since, self._sent, self._encoded = None, 0, {}
 
@@ -331,6 +340,11 @@ class ScriptGraph:
             return None
         self._process.write(roots)
         return notes
+
+
+def _first_number() -> int:
+    """Return a number that no other run has: records of one are no use with a graph of another."""
+    return int.from_bytes(os.urandom(6), "big") + 1
 
 
 def _alike(graph: Graph) -> str:

@@ -194,6 +194,11 @@ class Snapshots:
             held = sum(snapshot.block.nbytes for snapshot in self._cuts.held.values())
             return held + len(self._room or b"")
 
+    def newest(self, rank: Rank) -> Snapshot | None:
+        """Return what is held here of the newest snapshot that all ranks have."""
+        with self._lock:
+            return self._cuts.of(rank, self._cuts.complete)
+
     def completed(self, step: Step) -> None:
         """All ranks have theirs of `step`: older ones go."""
         with self._lock:

@@ -118,6 +118,12 @@ class Changes:
         self._watch.note()
         self._behind = self._read() if looks else {}
 
+    def loaded(self, tracked: Tracked) -> None:
+        """Know what is tracked as it was loaded just now: no mark of before counts."""
+        self._fetched, self.moved, self._behind = False, [], {}
+        self._know(tracked)
+        self._watch.note()
+
     def of_updates(self, tracked: Tracked, tensors: Sequence[Tensor]) -> list[int]:
         """Numbers of those on a device that only updates write to. None are known to be before this
         process's first steps are over, and once a change was found in any."""

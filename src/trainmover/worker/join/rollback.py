@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollback in place: a live rank goes back to its snapshot in the loop where its script stands.
+
+    told to go back     `Unwind` leaves the script; where it comes to the `for` that fetched last,
+                        that loop goes on (`loops.turns.goes_on`), and fetches
+    that fetch          the rank leaves its place and is bound again as a joiner would be, takes the
+                        snapshot and the script's graph, and trains on
+
+It takes what a switchover takes. Where the script stands in another pass or another loop than in
+the snapshot, the script is left, and run again in the sandbox (`worker/runs.py`).
+"""
+
+import dis
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
+
+from trainmover.errors import StateMismatch
+from trainmover.protocol.messages import Bind, Parked
+from trainmover.sandbox.process.overlay import Overlay
+from trainmover.state.encode import decode
+from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.taken import in_header
+from trainmover.worker.join.takeover import Takeover
+from trainmover.worker.member import Member
+from trainmover.worker.standing import Unwind
+from trainmover.worker.step.keeper import RankRecord
+
+_FETCHES = dis.opmap["FOR_ITER"]
+
+
+class Orders(NamedTuple):
+    """How a rank leaves its place and is bound again.
+
+    leave   says that it has left; returns what binds it again, or None for other work
+    joins   has the control thread know the joiner that it has become
+    """
+
+    leave: Callable[[Member], Bind | None]
+    joins: Callable[["InPlace"], None]
+
+
+class InPlace:
+    """Stand-in for a run in the sandbox: the run is live, and becomes a joiner where it stands."""
+
+    is_only_held = False
+
+    def __init__(self, member: Member, run: int, token: bytes) -> None:
+        self.member, self.run = member, run
+        self.number = float("nan")
+        self.overlay = Overlay()
+        self.refusal = Refusal(member.rank, member.variables, member.loops, member.script_graph)
+        self.takeover = Takeover(self, token)
+        self.rank, self.shadow = member.rank, self
+
+    def trace(self) -> str:
+        """Return the trace of the first steps, which all runs of the rank have in common."""
+        return self.member.recording.first_trace
+
+
+class Rollback:
+    """Rollbacks of one rank. Main thread only.
+
+    alone  no other worker of the machine has to do the same
+    """
+
+    def __init__(self, member: Member, orders: Orders, token: bytes, *, alone: bool) -> None:
+        self._member, self._orders, self._token = member, orders, token
+        self._is_possible = alone
+        self._fetched: tuple[int, int] | None = None
+
+    def fetches(self, frame: FrameType) -> None:
+        """Note the fetch that is about to be made. frame: the script's innermost one"""
+        self._fetched = id(frame), frame.f_lasti
+
+    def goes_on(self, frame: FrameType, line: int) -> bool:
+        """Return whether the loop with its header on this line fetched last, and is to go on."""
+        if not self._is_due or self._fetched is None or self._fetched[0] != id(frame):
+            return False
+        code, at = frame.f_code, self._fetched[1]
+        lines = (of for begin, end, of in code.co_lines() if begin <= at < end)
+        return code.co_code[at] == _FETCHES and next(lines, None) == line
+
+    @property
+    def _is_due(self) -> bool:
+        member = self._member
+        is_live = not member.is_shadow and not member.over and member.recording.recorder is None
+        return self._is_possible and is_live and member.standing.goes_back
+
+    def go_back(self, frame: FrameType) -> bool:
+        """Have the rank stand at this fetch as in its snapshot, live. False: it stood elsewhere.
+
+        frame: the script's innermost one. Raises Unwind if the script is to be left.
+        """
+        if not (self._is_due and self._stands_there(frame)):
+            return False
+        member = self._member
+        member.snapshots.finish()
+        bind = self._orders.leave(member)
+        if bind is None:
+            raise Unwind
+        self._join(bind)
+        return True
+
+    def _stands_there(self, frame: FrameType) -> bool:
+        member = self._member
+        snapshot = member.snapshots.newest(member.rank)
+        if snapshot is None or not snapshot.is_whole:
+            return False
+        record, graph = in_header(decode(snapshot.header))
+        if graph is None or not self._is_in_loops_of(record):
+            return False
+        return member.script_graph.stands_at(graph, frame)
+
+    def _is_in_loops_of(self, record: RankRecord) -> bool:
+        loops = self._member.loops
+        ordinals = [place[0] for place in record.positions]
+        is_there = ordinals == loops.ordinals and record.member == loops.member
+        return is_there and record.now is None and not record.reserve
+
+    def _join(self, bind: Bind) -> None:
+        member = self._member
+        member.is_shadow = True
+        member.begin_anew()
+        place = InPlace(member, bind.run, self._token)
+        takeover = place.takeover
+        takeover.broken_off = member.ledger
+        self._orders.joins(place)
+        takeover.stand(is_live=True)
+        member.say(Parked(rank=member.rank, epoch=bind.epoch, trace=place.trace(), bind_ms=0))
+        try:
+            takeover.begin(bind.epoch)
+        except StateMismatch as error:
+            self._is_possible = False
+            takeover.lacks(error.happened)
+            raise Unwind from error
+        member.updates.changes.loaded(member.tracked)
+        if takeover.journey is not None:
+            self._is_possible = False
+            takeover.lacks("the snapshot is of another place in the script")
+            raise Unwind
