@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from trainmover.loops.rewrite import PREFIX, LoopSite
-from trainmover.loops.turns import KINDS, AnyLoop, Collector
+from trainmover.loops.turns import KINDS, AnyLoop, Collector, Loop, PlainLoop
 
 _sites: dict[str, dict[str, LoopSite]] = {}
 
@@ -66,6 +66,14 @@ def current_loop(frame: FrameType | None) -> AnyLoop | None:
         if loops:
             return loops[-1].loop
         frame = frame.f_back
+    return None
+
+
+def loop_at(frame: FrameType, line: int) -> Loop | PlainLoop | None:
+    """Return the `for` under way in this frame with its header on this line, if there is one."""
+    for one in _loops_in(frame):
+        if one.line == line and isinstance(one.loop, Loop | PlainLoop):
+            return one.loop
     return None
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NoReturn
 
+import torch.distributed as dist
+
 from trainmover.comm import DeviceLost, groups
-from trainmover.errors import ProtocolError, TrainmoverError
+from trainmover.errors import PeerLost, ProtocolError, TrainmoverError
 from trainmover.graph.caches import keep_entries_in_python
 from trainmover.graph.script import Script
 from trainmover.ids import Epoch, Rank, Slot
@@ -177,6 +179,8 @@ class Runs:
         member, shadow = joiner.member, joiner.shadow
         self._may_roll_back(member)
         joiner.takeover.broken_off, self._broken_off = self._broken_off, None
+        if joiner.takeover.broken_off is not None and isinstance(order, Bind):
+            self._all_roll_back(order, member.rank, in_place=False)
         with self._standing.changed:
             self._control.member, self._control.joiner = member, joiner
         self._control.part_if_recalled()
@@ -385,8 +389,7 @@ class Runs:
 
     def _may_roll_back(self, member: Member) -> None:
         orders = Orders(self._leave_in_place, self._joins_in_place)
-        alone = self._spec.nproc == 1
-        member.rollback = rollback = Rollback(member, orders, self._station.token, alone=alone)
+        member.rollback = rollback = Rollback(member, orders, self._station.token)
         set_way_back(rollback.goes_on)
 
     def _leave_in_place(self, member: Member) -> Bind | None:
@@ -399,11 +402,25 @@ class Runs:
         self._has_left = True
         self._say(Left())
         work = self._control.next_work()
-        if isinstance(work, Bind) and member.rank in self._spec.ranks(work.slot):
+        if isinstance(work, Bind) and self._all_roll_back(work, member.rank, in_place=True):
             self._has_left = False
             return work
         self._control.give_back(work)
         return None
+
+    def _all_roll_back(self, bind: Bind, rank: Rank, *, in_place: bool) -> bool:
+        """Tell the machine's other workers whether this one goes back in place. Returns whether all
+        do: in the sandbox they would need each other."""
+        ranks = self._spec.ranks(bind.slot)
+        if len(ranks) == 1 or rank not in ranks:
+            return in_place and rank in ranks
+        key = f"rollback/{bind.epoch}/{bind.run}"
+        try:
+            store = self._station.stores.take()
+            store.set(f"{key}/{rank}", "1" if in_place else "0")
+            return in_place and all(store.get(f"{key}/{other}") == b"1" for other in ranks)
+        except (PeerLost, dist.DistError):
+            return False
 
     def _joins_in_place(self, place: InPlace) -> None:
         with self._standing.changed:

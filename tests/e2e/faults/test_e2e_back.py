@@ -23,11 +23,17 @@ async def crash(live: Live, chance: random.Random) -> None:
 
 
 def disturbed(
-    scenario: Scenario, hurry: Path, *more: str, machines: int = 3, standbys: int = 1
+    scenario: Scenario,
+    hurry: Path,
+    *more: str,
+    machines: int = 3,
+    standbys: int = 1,
+    nproc: int = 1,
 ) -> Outcomes:
     """Slow until `hurry` is there. more: flags."""
     arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry), *more]
-    return run(arguments, scenario, machines=machines, standbys=standbys, script=SHARDED)
+    shape = {"machines": machines, "standbys": standbys, "nproc": nproc}
+    return run(arguments, scenario, **shape, script=SHARDED)
 
 
 def check(outcome: Outcomes, calm: Undisturbed, *, machines: int = 3) -> None:
@@ -58,22 +64,27 @@ def test_losses_of_sharded_state_are_made_good(tmp_path: Path, undisturbed: Undi
     check(outcome, undisturbed)
 
 
-def test_a_script_that_runs_once_in_a_process_goes_back_in_fresh_ones(
-    tmp_path: Path, undisturbed: Undisturbed
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_survivors_go_back_where_they_stand(
+    nproc: int, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
-    """The machine that is lost had the copy of a rank whose process ends now."""
-    hurry = tmp_path / "hurry"
+    """Their script is not run again. The machine that is lost had the copy of one of them."""
+    hurry, runs, standing = tmp_path / "hurry", tmp_path / "runs", []
 
     async def scenario(live: Live) -> None:
         await live.until(lambda: live.job.cut is not None)
         await live.warm(1)
+        standing.extend(runs.read_text().split())
         await live.handle.kill(live.job.seats[1])
         await live.incidents_done(1)
         hurry.touch()
 
-    outcome = disturbed(scenario, hurry, "--once")
+    outcome = disturbed(scenario, hurry, "--runs", str(runs), machines=3 - nproc // 2, nproc=nproc)
     assert [i.rung for i in outcome.job.incidents] == [2], outcome.sentences
-    check(outcome, undisturbed)
+    now = runs.read_text().split()
+    again = [one for one in set(standing) if now.count(one) > standing.count(one)]
+    assert len(again) <= nproc, "besides the standby's, which may have run for another rank"
+    check(outcome, undisturbed, machines=(3 - nproc // 2) * nproc)
 
 
 def test_state_of_a_device_is_kept_while_the_next_step_computes(

@@ -4,11 +4,10 @@ Only functions: a module stays loaded when its process runs the script again, as
 """
 
 import argparse
-import copyreg
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -40,7 +39,9 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--begin", default="", help="file whose existence ends the first waits")
     parser.add_argument("--peaks", default="", help="folder for each rank's peak of GPU memory")
     parser.add_argument("--distant", default="", help="file; all state is taken for a device's")
-    parser.add_argument("--once", action="store_true", help="fails a second time in one process")
+    parser.add_argument(
+        "--runs", default="", help="file that gets a line from each run: its process"
+    )
     parser.add_argument("--hurry", default="", help="file whose existence ends the pacing")
     torch.set_num_threads(1)
     args = parser.parse_args()
@@ -48,9 +49,9 @@ def flags() -> argparse.Namespace:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         if os.environ.get("ONE_GPU"):  # NCCL wants a device for each rank of a host.
             os.environ["NCCL_HOSTID"] = f"one-gpu-{os.getpid()}"
-    if args.once:
-        assert "layout" not in copyreg.dispatch_table, "the registry is there already"
-        copyreg.dispatch_table["layout"] = argparse.Namespace
+    if args.runs:
+        with Path(args.runs).open("a") as file:
+            file.write(f"{os.getpid()}\n")
     if args.distant:
         take_for_distant(Path(args.distant))
     return args
@@ -108,6 +109,11 @@ def batches(job: tm.Job, replica: int, replicas: int) -> Iterable[list[Tensor]]:
     return job.batches(loader, passes=None, samples=True)
 
 
+def as_shown(data: Iterable[list[Tensor]]) -> Iterator[list[Tensor]]:
+    """As progress bars do: what is fetched passes through a generator."""
+    yield from data
+
+
 def train(
     job: tm.Job,
     args: argparse.Namespace,
@@ -115,7 +121,7 @@ def train(
     step: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
     """`step` for every batch."""
-    for x, y in data:
+    for x, y in as_shown(data):
         step(x.to(args.device), y.to(args.device))
         if job.steps >= args.steps:
             break

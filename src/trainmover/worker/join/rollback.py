@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rollback in place: a live rank goes back to its snapshot in the loop where its script stands.
 
-    told to go back     `Unwind` leaves the script; where it comes to the `for` that fetched last,
-                        that loop goes on (`loops.turns.goes_on`), and fetches
-    that fetch          the rank leaves its place and is bound again as a joiner would be, takes the
+    told to go back     `Unwind` leaves the script; where it comes to a `for` that fetched last, as
+                        it asked for its next item, that loop goes on (`loops.turns.goes_on`)
+    its next fetch      the rank leaves its place and is bound again as a joiner would be, takes the
                         snapshot and the script's graph, and trains on
 
 It takes what a switchover takes. Where the script stands in another pass or another loop than in
@@ -13,9 +13,10 @@ the snapshot, the script is left, and run again in the sandbox (`worker/runs.py`
 import dis
 from collections.abc import Callable
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainmover.errors import StateMismatch
+from trainmover.loops.place import loop_at
 from trainmover.protocol.messages import Bind, Parked
 from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state.encode import decode
@@ -26,7 +27,7 @@ from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
 from trainmover.worker.step.keeper import RankRecord
 
-_FETCHES = dis.opmap["FOR_ITER"]
+_ASKS_FOR_NEXT = dis.opmap["FOR_ITER"]
 
 
 class Orders(NamedTuple):
@@ -58,28 +59,56 @@ class InPlace:
         return self.member.recording.first_trace
 
 
+class _NextFetch:
+    """Iterator of a loop that goes on, for one turn: nothing but a rollback may come of it."""
+
+    def __init__(self, loop: Any, went_back: Callable[[], bool]) -> None:
+        self._loop, self._below, self._went_back = loop, loop.iterator, went_back
+
+    def __iter__(self) -> "_NextFetch":
+        return self
+
+    def __next__(self) -> Any:
+        self._loop.iterator = self._below
+        try:
+            return next(self._below)
+        finally:  # An item that is none of a rollback's, or the loop's end: the script is left.
+            if not self._went_back():
+                raise Unwind
+
+
 class Rollback:
-    """Rollbacks of one rank. Main thread only.
+    """Rollbacks of one rank. Main thread only."""
 
-    alone  no other worker of the machine has to do the same
-    """
-
-    def __init__(self, member: Member, orders: Orders, token: bytes, *, alone: bool) -> None:
+    def __init__(self, member: Member, orders: Orders, token: bytes) -> None:
         self._member, self._orders, self._token = member, orders, token
-        self._is_possible = alone
-        self._fetched: tuple[int, int] | None = None
+        self._is_possible = True
+        self._fetched: dict[int, int] = {}
+        self._went_back = False
 
     def fetches(self, frame: FrameType) -> None:
-        """Note the fetch that is about to be made. frame: the script's innermost one"""
-        self._fetched = id(frame), frame.f_lasti
+        """Note where the script stands at the fetch that is about to be made."""
+        outer: FrameType | None = frame
+        self._fetched = {}
+        while outer is not None:
+            self._fetched[id(outer)] = outer.f_lasti
+            outer = outer.f_back
 
     def goes_on(self, frame: FrameType, line: int) -> bool:
-        """Return whether the loop with its header on this line fetched last, and is to go on."""
-        if not self._is_due or self._fetched is None or self._fetched[0] != id(frame):
+        """Have a loop go on if its header has fetched last: for a rollback, and nothing else.
+
+        line  of its header. False: it does not
+        """
+        at, code = self._fetched.get(id(frame), -1), frame.f_code
+        if not self._is_due or at < 0 or code.co_code[at] != _ASKS_FOR_NEXT:
             return False
-        code, at = frame.f_code, self._fetched[1]
+        loop = loop_at(frame, line)
         lines = (of for begin, end, of in code.co_lines() if begin <= at < end)
-        return code.co_code[at] == _FETCHES and next(lines, None) == line
+        if loop is None or next(lines, None) != line:
+            return False
+        self._went_back = False
+        loop.iterator = _NextFetch(loop, lambda: self._went_back)
+        return True
 
     @property
     def _is_due(self) -> bool:
@@ -100,6 +129,7 @@ class Rollback:
         if bind is None:
             raise Unwind
         self._join(bind)
+        self._went_back = True
         return True
 
     def _stands_there(self, frame: FrameType) -> bool:
