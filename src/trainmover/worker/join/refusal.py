@@ -259,8 +259,7 @@ class Refusal:
     def _refuse_casts(self) -> None:
         """Within torch.autocast torch keeps to what it has cast a weight to at its first use, also
         where the weight has been updated since; nobody else knows when that was."""
-        kinds = ("cpu", "cuda") if torch.is_autocast_cache_enabled() else ()
-        if any(map(torch.is_autocast_enabled, kinds)):
+        if keeps_casts():
             at = _iterating(self._variables.frames(sys._getframe(1)))
             self._raise(
                 f"torch.autocast lies around the steps ({at}): within it torch goes on with "
@@ -329,6 +328,12 @@ class Refusal:
             raise Unwind
         self.why = f"{happened}: {do}"
         raise StateMismatch(happened, means=means, do=f"{do[0].upper()}{do[1:]}.")
+
+
+def keeps_casts() -> bool:
+    """Tell whether torch keeps what it casts weights to, as within torch.autocast."""
+    kinds = ("cpu", "cuda") if torch.is_autocast_cache_enabled() else ()
+    return any(map(torch.is_autocast_enabled, kinds))
 
 
 def _iterating(frames: list[FrameType]) -> str:

@@ -12,15 +12,18 @@ the snapshot, the script is left, and run again in the sandbox (`worker/runs.py`
 
 import dis
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
+from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.loops.place import loop_at
 from trainmover.protocol.messages import Bind, Parked
 from trainmover.sandbox.process.overlay import Overlay
+from trainmover.state.arrangement import Arrangement, check
 from trainmover.state.encode import decode
-from trainmover.worker.join.refusal import Refusal
+from trainmover.worker.join.refusal import Refusal, keeps_casts
 from trainmover.worker.join.taken import in_header
 from trainmover.worker.join.takeover import Takeover
 from trainmover.worker.member import Member
@@ -137,16 +140,28 @@ class Rollback:
         snapshot = member.snapshots.newest(member.rank)
         if snapshot is None or not snapshot.is_whole:
             return False
-        record, graph = in_header(decode(snapshot.header))
-        if graph is None or not self._is_in_loops_of(record):
+        header = decode(snapshot.header)
+        record, graph = in_header(header)
+        if graph is None or keeps_casts() or record.groups != groups.roster.listed():
+            return False
+        if not self._is_in_loops_of(record) or not self._is_arranged_as(header):
             return False
         return member.script_graph.stands_at(graph, frame)
 
     def _is_in_loops_of(self, record: RankRecord) -> bool:
         loops = self._member.loops
         ordinals = [place[0] for place in record.positions]
-        is_there = ordinals == loops.ordinals and record.member == loops.member
+        is_there = len(ordinals) == 1 and ordinals == loops.ordinals
+        is_there = is_there and record.member == loops.member
         return is_there and record.now is None and not record.reserve
+
+    def _is_arranged_as(self, header: dict[str, Any]) -> bool:
+        theirs, tracked = Arrangement(*header["arranged"]), self._member.tracked
+        mine = tracked.arrangement(theirs.moved)
+        with suppress(StateMismatch):
+            check(theirs, mine, mine)
+            return tracked.fits(header["bulk"])
+        return False
 
     def _join(self, bind: Bind) -> None:
         member = self._member
