@@ -1,7 +1,7 @@
 """The pure parts of the arm that measures inside the ranks."""
 
+from bench.own_clock import Clock
 from bench.own_cost import ARMS, Cost, _each_step, judge
-from bench.own_time import Clock
 
 
 def test_a_step_is_from_one_fetch_to_the_next_behind_the_first_steps() -> None:
