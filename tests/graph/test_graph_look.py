@@ -4,6 +4,7 @@ import collections
 import functools
 import io
 import itertools
+import os
 import random
 import sys
 import weakref
@@ -29,6 +30,7 @@ from trainmover.graph.nodes import LEFT_OUT, Graph
 from trainmover.graph.restore import restore
 from trainmover.graph.walk import capture
 from trainmover.graph.wire import references
+from trainmover.loops import turns
 from trainmover.state.encode import encode
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -181,6 +183,11 @@ def two_steps() -> Iterator[int]:
     yield next(turns)
 
 
+def read_now(stream: Any) -> None:
+    """Have a stream that writes read another file from here on."""
+    stream.__init__(io.BufferedReader(io.FileIO(__file__)))
+
+
 QUIET_CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "class": (Holder, lambda o: setattr(o, "__class__", Other)),
     "dict of an object": (lambda: named(a=1), lambda o: setattr(o, "__dict__", {"a": 2})),
@@ -210,6 +217,13 @@ QUIET_CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "iterator": (lambda: iter([1, 2, 3]), next),
     "iterator of a range": (lambda: iter(range(5)), next),
     "count": (lambda: itertools.count(), next),
+    "loop": (lambda: turns.iterate([1000, 2000]), next),
+    "end of a loop": (lambda: turns.iterate([1]), lambda o: o.end()),
+    "while": (turns.repeat, next),
+    "loop in Python": (lambda: turns.PlainLoop([1, 2]), next),
+    "while in Python": (turns.PlainTurns, next),
+    "writer": (lambda: io.TextIOWrapper(io.BufferedWriter(io.FileIO(os.devnull, "w"))), read_now),
+    "writer without a buffer": (lambda: io.TextIOWrapper(io.FileIO(os.devnull, "w")), read_now),
     "generator": (two_steps, next),
     "generator with a variable": (lambda: heaps.walk_to(4, []), next),
     "past torch": (lambda: torch.zeros(3), write),

@@ -20,11 +20,12 @@ from trainmover.graph import windows
 from trainmover.graph.blocks import Span
 from trainmover.graph.layout import CONTAINERS, slots_of, solid_base
 from trainmover.graph.nodes import LEFT_OUT, Node
+from trainmover.loops.turns import Loop, PlainLoop, PlainTurns, Turns
 from trainmover.state.class_caches import cached_by_class
 from trainmover.torch_internals.tensors import is_view
 from trainmover.torch_internals.windows import Window, windows_of, windows_of_storage
 
-_ITEMS, _ATTRIBUTES, _FUNCTION, _CELL, _CLASS = 1, 2, 4, 8, 16
+ITEMS, _ATTRIBUTES, _FUNCTION, _CELL, _CLASS = 1, 2, 4, 8, 16
 """Parts of an object, as the extension knows them."""
 
 IMMUTABLE = frozenset(
@@ -91,11 +92,11 @@ def _of_object(obj: Any) -> Check | None:
 def _of_instances(cls: Any) -> Check | None:
     """Return what is compared of objects of a class: items, `__dict__` and slots."""
     if cls in CONTAINERS:
-        return Check(_ITEMS, _members_of(cls))
+        return Check(ITEMS, _members_of(cls))
     if not _has_plain_dict(cls):
         return None
     is_container = cls is not types.SimpleNamespace and solid_base(cls) is not object
-    return Check(_ATTRIBUTES + _ITEMS * is_container, _members_of(cls))
+    return Check(_ATTRIBUTES + ITEMS * is_container, _members_of(cls))
 
 
 def _members_of(cls: Any) -> tuple[Any, ...]:
@@ -118,7 +119,17 @@ def _has_plain_dict(cls: Any) -> bool:
 
 def _of_opaque(obj: Any) -> Check | None:
     """Return a check of the type alone; streams and tensors may become carried ones."""
+    if type(obj) is io.TextIOWrapper:
+        return _seen_in(windows.windows_of_text_writer(obj), _ATTRIBUTES)
     return None if isinstance(obj, io.IOBase | Tensor) else Check()
+
+
+def _of_loop(obj: Any) -> Check | None:
+    """Return what shows where a loop is; its node holds what it refers to."""
+    cls = type(obj)
+    if cls in (Loop, Turns) and cls not in (PlainLoop, PlainTurns):
+        return Check(0, (), [windows.own_memory(obj, cls)])
+    return Check(0, _members_of(cls))
 
 
 def _of_tensor(obj: Any, version: bool, gradient: bool) -> Check | None:
@@ -141,6 +152,7 @@ _PARTS_OF_PARTIAL = tuple(
 _CHECKS: dict[str, Callable[[Any], Check | None]] = {
     "object": _of_object,
     "opaque": _of_opaque,
+    "loop": _of_loop,
     "function": lambda obj: Check(_FUNCTION),
     "cell": lambda obj: Check(_CELL),
     "class": lambda obj: Check(_CLASS),

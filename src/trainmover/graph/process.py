@@ -9,17 +9,24 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from trainmover.asked import NodeTable, is_in_c
+from trainmover.graph.checks import ITEMS, Check
 from trainmover.graph.kinds.kind import HOLE
 from trainmover.graph.script import Script
 from trainmover.state import rng
 
 _OF_LAUNCHER = ("MASTER_ADDR", "MASTER_PORT", "TRAINMOVER_")
 """Begins of names of variables that are set anew for each machine, also while it runs."""
+
+_ENVIRON = type(os.environ)
+_IS_NATIVE = is_in_c("NodeTable")
 
 
 class Setting(NamedTuple):
@@ -37,19 +44,36 @@ SETTINGS: dict[str, Setting] = {
     ),
     "grad mode": Setting(torch.is_grad_enabled, torch.set_grad_enabled),
     "autocast": Setting(
-        lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)
+        partial(torch.is_autocast_enabled, "cpu"), lambda on: torch.set_autocast_enabled("cpu", on)
     ),
     "autocast dtype": Setting(
-        lambda: torch.get_autocast_dtype("cpu"), lambda to: torch.set_autocast_dtype("cpu", to)
+        partial(torch.get_autocast_dtype, "cpu"), lambda to: torch.set_autocast_dtype("cpu", to)
     ),
     "anomaly mode": Setting(torch.is_anomaly_enabled, torch.set_anomaly_enabled),
     "number of the next hook": Setting(
-        lambda: RemovableHandle.next_id, lambda to: setattr(RemovableHandle, "next_id", to)
+        partial(attrgetter("next_id"), RemovableHandle),
+        lambda to: setattr(RemovableHandle, "next_id", to),
     ),
     "deterministic algorithms": Setting(
         torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
     ),
 }
+
+
+class _Entries:
+    """Entries of a dict as they were, where the extension can tell that none is another."""
+
+    def __init__(self) -> None:
+        self._held: object = None
+        self._table = NodeTable()
+
+    def may_be_other(self, held: dict[Any, Any]) -> bool:
+        """Tell whether the dict may have other entries than at the last call, and note them."""
+        if self._held is held and not self._table.changed()[0]:
+            return False
+        if _IS_NATIVE and Check(parts=ITEMS).put_into(self._table, 0, held):
+            self._held = held
+        return True
 
 
 class ProcessState:
@@ -61,8 +85,27 @@ class ProcessState:
     def __init__(self, script: Script) -> None:
         self._script = script
         self._born = dict(os.environ)
-        self._loaded = -1
+        self._loaded = self._loaded_seen = -1
         self._libraries: set[str] = set()
+        self._variables, self._known = _Entries(), _Entries()
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    def seen(self) -> dict[str, object]:
+        """Return what `settings` does, only to be read: the very dicts of before, if unchanged."""
+        variables, loggers = os.environ, logging.Logger.manager.loggerDict
+        self._keep("settings", _settings())
+        data = vars(variables)["_data"] if type(variables) is _ENVIRON else None
+        if type(data) is not dict or self._variables.may_be_other(data):
+            self._keep("environment", self._environment())
+        if self._known.may_be_other(loggers) or len(sys.modules) != self._loaded_seen:
+            self._loaded_seen = len(sys.modules)
+            self._keep("loggers", self._loggers())
+        return self._seen | {"root logger": logging.root}
+
+    def _keep(self, name: str, now: dict[str, Any]) -> None:
+        before = self._seen.get(name, {})
+        if name not in self._seen or now != before or [*now] != [*before]:
+            self._seen[name] = now
 
     def settings(self) -> dict[str, object]:
         """Return the roots that are looked at in each step: others have their own ways there."""
@@ -88,6 +131,7 @@ class ProcessState:
         for name, value in roots["settings"].items():
             if name in SETTINGS and SETTINGS[name].read() != value:
                 SETTINGS[name].write(value)
+        self._variables = _Entries()
         now, wanted = self._environment(), roots["environment"]
         for name in now.keys() - wanted.keys():
             os.environ.pop(name, None)

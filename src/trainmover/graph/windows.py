@@ -6,6 +6,7 @@ has no windows, and its objects are read again at each look.
 """
 
 import functools
+import io
 import random
 import sys
 import types
@@ -71,6 +72,21 @@ def windows_of_weakref(weak: "weakref.ref[Any]") -> list[Window] | None:
     if not _IS_CPYTHON or type(weak) is not weakref.ref or word_at(at) != id(weak()):
         return None
     return [(at, WORD_BYTES)]
+
+
+def windows_of_text_writer(stream: io.TextIOWrapper) -> list[Window] | None:
+    """Return the windows of a stream that only writes, with those below it: whether it is open, and
+    what it may do. Others have none."""
+    layers: list[Any] = [stream]
+    try:
+        layers.append(stream.buffer)
+        if type(layers[1]) is io.BufferedWriter:
+            layers.append(layers[1].raw)
+    except (AttributeError, ValueError):
+        return None
+    if not _IS_CPYTHON or type(layers[-1]) is not io.FileIO:
+        return None
+    return [own_memory(one, type(one)) for one in layers]
 
 
 def windows_of_iterator(iterator: Any) -> list[Window] | None:

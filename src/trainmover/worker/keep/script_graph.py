@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from trainmover.asked import are
 from trainmover.errors import StateMismatch, UserError
 from trainmover.graph import delta as of_delta
 from trainmover.graph import wire
@@ -45,6 +46,10 @@ _DATA = frozenset(map(type_name, MAY_BE_DATA))
 SENT_MIN, WHOLES_SENT = 256 << 10, 8
 """Bytes of changes that were sent since a whole graph, and how many times its own bytes, from which
 the next one is made."""
+
+
+Arguments = Sequence[Any]
+"""Of a step: its positional ones and those by name; or nothing."""
 
 
 class Changed(NamedTuple):
@@ -129,7 +134,8 @@ class ScriptGraph:
         self._since: Delta | None = None
         self._newest: Delta | None = None
         self._sent, self._encoded = 0, of_delta.Encoded()
-        self._arguments: Sequence[object] = ()
+        self._arguments: Arguments = ()
+        self._loaders: dict[str, object] = {}
         self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
         self.coverage = NO_COVERAGE
@@ -157,7 +163,7 @@ class ScriptGraph:
             self._end(error.happened)
             return NOT_LOOKED_AT
 
-    def begin_step(self, frame: types.FrameType, arguments: Sequence[object]) -> None:
+    def begin_step(self, frame: types.FrameType, arguments: Arguments) -> None:
         """As a step begins, which may have to be made again: see `put_back`.
 
         frame: the one that calls the step
@@ -194,11 +200,11 @@ class ScriptGraph:
         unlike = [*differences(before, self._look.graph(), with_opaque=False)]
         return f"`{unlike[0].path}` is not as it was" if unlike else ""
 
-    def _has_looked(self, frame: types.FrameType, arguments: Sequence[object]) -> bool:
+    def _has_looked(self, frame: types.FrameType, arguments: Arguments) -> bool:
         if self._is_over:
             return False
         try:
-            self._see(self._frames(frame), self._roots(arguments))
+            self._see(self._frames(frame), self._roots_seen(arguments))
         except Exception as error:  # noqa: BLE001  Whatever a look meets, the script goes on.
             self._end(f"a look at it failed with {type(error).__name__}: {error}")
         return not self._is_over
@@ -275,9 +281,16 @@ class ScriptGraph:
         code = next((one.path for one in opaque if one.type == type_name(types.CodeType)), "")
         self._compiled = f"`{code}` was compiled from a text" if code else ""
 
-    def _roots(self, arguments: Sequence[object]) -> dict[str, object]:
-        loading = {str(number): one for number, one in enumerate(self._loading())}
-        return self._process.settings() | {"loading": loading, "arguments": arguments}
+    def _roots(self, arguments: Arguments) -> dict[str, object]:
+        loading = {"loading": _numbered(self._loading())}
+        return self._process.settings() | loading | _flat(arguments)
+
+    def _roots_seen(self, arguments: Arguments) -> dict[str, object]:
+        """Return the same, only to be read: the dicts of the last look where they are equal."""
+        loading = [*self._loading()]
+        if not are(loading, [*self._loaders.values()]):
+            self._loaders = _numbered(loading)
+        return self._process.seen() | {"loading": self._loaders} | _flat(arguments)
 
     def _changed(self) -> Changed:
         if self.whole is None:
@@ -326,7 +339,7 @@ class ScriptGraph:
         self,
         graph: Graph,
         frame: types.FrameType,
-        arguments: Sequence[object],
+        arguments: Arguments,
         *,
         has_state: bool = True,
     ) -> list[str] | None:
@@ -345,6 +358,17 @@ class ScriptGraph:
 def _first_number() -> int:
     """Return a number that no other run has: records of one are no use with a graph of another."""
     return int.from_bytes(os.urandom(6), "big") + 1
+
+
+def _numbered(objects: Iterable[object]) -> dict[str, object]:
+    return {str(number): one for number, one in enumerate(objects)}
+
+
+def _flat(arguments: Arguments) -> dict[str, object]:
+    """Return a step's arguments as roots: calls copy their containers, so no script sees these."""
+    args, kwargs = arguments or ((), {})
+    found: dict[str, object] = {f"argument {number}": one for number, one in enumerate(args)}
+    return found | {f"argument {name}=": one for name, one in kwargs.items()}
 
 
 def _alike(graph: Graph) -> str:
