@@ -27,8 +27,10 @@ from trainmover.asked import (
     are,
     given,
     held_in,
+    known_refs,
     plain_are,
     plain_given,
+    plain_known_refs,
 )
 
 BOTH = pytest.mark.parametrize("kind", [Answers, PlainAnswers])
@@ -139,6 +141,23 @@ def test_two_lists_have_the_very_same_objects(compare: Any) -> None:
     assert not compare(one, one[1:])
     assert not compare(one, [*one[:2], torch.zeros(0)])
     assert not compare(one, [one[1], one[0], one[2]])
+
+
+class Number(int):
+    """No plain value, though it is an int."""
+
+
+@pytest.mark.parametrize("refs", [known_refs, plain_known_refs])
+def test_plain_values_and_known_objects_have_references(refs: Any) -> None:
+    first, second, other = [1], [1], object()
+    values = [first, 7, second, True, other, 1 << 40, -1, 1 << 70, -1 << 70, Number(1 << 40), first]
+    edges, integers = [5], [6]
+    found = refs(values, {id(first): 3, id(second): 4}, frozenset({int, bool}), edges, integers, 7)
+    plain = [(7,), (True,), (1 << 40,), (-1,), (1 << 70,), (-1 << 70,)]
+    one, two, three, *rest = plain
+    assert found == [("", 3), one, ("", 4), two, None, three, *rest, None, ("", 3)]
+    assert found[3][0] is True
+    assert (edges, integers) == ([5, 3, 4, 3], [6, 1 << 40, 1 << 70])
 
 
 @pytest.mark.parametrize("ask", [given, plain_given])

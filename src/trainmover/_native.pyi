@@ -414,6 +414,20 @@ def same_value(one: Any, other: Any) -> bool:
     """Tell whether two values have the same types, order and bits: 1 is not True, 0.0 is not -0.0,
     nan is nan."""
 
+def known_refs(
+    values: list[Any],
+    numbers: dict[int, int],
+    plain: frozenset[type],
+    edges: list[int],
+    integers: list[int],
+    address_min: int,
+) -> list[Any]:
+    """Return references to values: (value,) for one of a type in `plain`, ("", number) for an
+    object that `numbers` has by its address, and None for others.
+
+    edges, integers  get the numbers of these nodes, and the integers above `address_min`
+    """
+
 def are(objects: list[Any], others: list[Any]) -> bool:
     """Whether both have the very same objects, in the same order; none of them is touched."""
 

@@ -170,6 +170,29 @@ def plain_are(objects: list[Any], others: list[Any]) -> bool:
     return len(objects) == len(others) and all(map(is_, objects, others))
 
 
+def plain_known_refs(
+    values: list[Any],
+    numbers: dict[int, int],
+    plain: frozenset[type],
+    edges: list[int],
+    integers: list[int],
+    address_min: int,
+) -> list[Any]:
+    """In Python; see `_native.pyi` for the words."""
+    found: list[Any] = []
+    for one in values:
+        if type(one) in plain:
+            found.append((one,))
+            if type(one) is int and one > address_min:
+                integers.append(one)
+            continue
+        number = numbers.get(id(one))
+        found.append(None if number is None else ("", number))
+        if number is not None:
+            edges.append(number)
+    return found
+
+
 def plain_stands_for(of: type, probe: object, address: int) -> bool:
     """In Python nothing can be made of it."""
     return False
@@ -199,12 +222,13 @@ if TYPE_CHECKING or is_in_c("Answers"):
         Words,
         are,
         given,
+        known_refs,
         same_value,
         stands_for,
     )
 else:
     NodeTable, WindowPlan, Words = PlainNodeTable, PlainWindowPlan, PlainWords
-    same_value = plain_same_value
+    known_refs, same_value = plain_known_refs, plain_same_value
     Answers, Pieces = PlainAnswers, PlainPieces
     Sizes, Stored, Tables = PlainSizes, PlainStored, PlainTables
     are, given, stands_for = plain_are, plain_given, plain_stands_for
@@ -239,8 +263,10 @@ __all__ = [
     "given",
     "held_in",
     "is_in_c",
+    "known_refs",
     "plain_are",
     "plain_given",
+    "plain_known_refs",
     "plain_same_value",
     "same_value",
     "stands_for",

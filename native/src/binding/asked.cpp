@@ -158,6 +158,11 @@ void define_asked(nb::module_& m) {
     m.def("same_value", [](nb::handle one, nb::handle other) {
         return truth(same_value(one.ptr(), other.ptr()));
     }, "one"_a.none(), "other"_a.none());
+    m.def("known_refs", [](const nb::list& values, const nb::dict& numbers, const nb::frozenset& plain,
+                           const nb::list& edges, const nb::list& integers, long long address_min) {
+        const Met met{edges.ptr(), integers.ptr(), address_min};
+        return given_by_python(known_refs(values.ptr(), numbers.ptr(), plain.ptr(), met));
+    }, "values"_a, "numbers"_a, "plain"_a, "edges"_a, "integers"_a, "address_min"_a);
     m.def("stands_for", [](nb::handle type, nb::handle object, std::uint64_t address) {
         return stands_for(type.ptr(), object.ptr(), address);
     }, "type"_a, "object"_a, "address"_a);

@@ -379,6 +379,42 @@ Py_ssize_t offset_of(PyObject* descriptor) {
 
 namespace {
 
+bool is_address(PyObject* one, long long address_min) {
+    if (!PyLong_CheckExact(one)) return false;
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(one, &overflow);
+    return overflow > 0 || (overflow == 0 && value > address_min);
+}
+
+PyObject* ref_of(PyObject* one, PyObject* numbers, PyObject* plain, const Met& met) {
+    static PyObject* const of_node = PyUnicode_InternFromString("");
+    const int is_plain = PySet_Contains(plain, reinterpret_cast<PyObject*>(Py_TYPE(one)));
+    if (is_plain < 0) return nullptr;
+    if (is_plain == 1) {
+        if (is_address(one, met.address_min) && PyList_Append(met.integers, one) != 0) return nullptr;
+        return PyTuple_Pack(1, one);
+    }
+    PyObject* address = PyLong_FromVoidPtr(one);
+    PyObject* number = address == nullptr ? nullptr : PyDict_GetItemWithError(numbers, address);
+    Py_XDECREF(address);
+    if (number == nullptr) return PyErr_Occurred() == nullptr ? Py_NewRef(Py_None) : nullptr;
+    return PyList_Append(met.edges, number) == 0 ? PyTuple_Pack(2, of_node, number) : nullptr;
+}
+
+}  // namespace
+
+PyObject* known_refs(PyObject* values, PyObject* numbers, PyObject* plain, const Met& met) {
+    PyObject* found = PyList_New(PyList_GET_SIZE(values));
+    for (Py_ssize_t at = 0; found != nullptr && at < PyList_GET_SIZE(values); ++at) {
+        PyObject* ref = ref_of(PyList_GET_ITEM(values, at), numbers, plain, met);
+        if (ref != nullptr) PyList_SET_ITEM(found, at, ref);
+        else Py_CLEAR(found);
+    }
+    return found;
+}
+
+namespace {
+
 int same_buffers(PyObject* one, PyObject* other) {
     Py_buffer a, b;
     if (PyObject_GetBuffer(one, &a, PyBUF_FULL_RO) != 0) return -1;

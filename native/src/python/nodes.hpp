@@ -104,6 +104,16 @@ private:
 /// Offset of the pointer that a member descriptor of C or of `__slots__` gives; -1: it gives something else.
 Py_ssize_t offset_of(PyObject* descriptor);
 
+/// What to count beside references; see `known_refs`.
+struct Met {
+    PyObject *edges, *integers;  // Lists.
+    long long address_min;
+};
+
+/// A list of references to values: (value,) for one of a type in the set `plain`, ("", number) for an object that
+/// `numbers` has by its address, and None for others. null: a Python error.
+PyObject* known_refs(PyObject* values, PyObject* numbers, PyObject* plain, const Met& met);
+
 /// 1: two values have the same types, order and bits: 1 is not True, 0.0 is not -0.0, nan is nan. -1: an error.
 int same_value(PyObject* one, PyObject* other);
 

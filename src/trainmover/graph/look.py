@@ -29,12 +29,15 @@ from trainmover.graph.nodes import Graph, Ref, Roots, node_number, path_text
 from trainmover.graph.script import Script, is_own_name
 from trainmover.graph.walk import ADDRESS_MIN
 
+_PLACES_MAX = 4
+"""Places at which the script stood that are known again: a fetch, and where a step is called."""
 SWEEP_EVERY = 256
 """Looks from one search for cycles to the next."""
 _IS_NATIVE = is_in_c("NodeTable")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """Flags of code whose frames are those of generators or coroutines."""
 _Key = tuple[str, Any]
+_NOTHING = object()
 _ACTIVE, _PROCESS = ("active", ""), ("process", "")
 
 
@@ -104,7 +107,7 @@ class Look:
         self._loose: dict[tuple[Any, ...], list[Ref]] = {}
         self._generators: dict[types.FrameType, object] = {}
         self._place: list[stack.Stand] = []
-        self._instructions: list[tuple[types.CodeType, int]] = []
+        self._places: list[tuple[list[tuple[types.CodeType, int]], list[stack.Stand]]] = []
         self._count = self._depth = 0
 
     # --- what is asked of it
@@ -236,37 +239,35 @@ class Look:
             return
         old = group.refs
         known = dict(zip(group.names, group.values, strict=True))
+        other = [name for name, one in values.items() if known.get(name, _NOTHING) is not one]
+        new = self._walk.refs(
+            [values[name] for name in other],
+            owner,
+            lambda n: f".{other[n]}" if owner else f"<{other[n]}>",
+        )
+        group.refs = old | dict(zip(other, new, strict=True))
+        if names != group.names:
+            other += known.keys() - values.keys()
+            group.refs = {name: group.refs[name] for name in names}
         group.names, group.values = names, objects
-        group.refs = {
-            name: old[name]
-            if name in known and known[name] is value
-            else self._ref(value, owner, name)
-            for name, value in values.items()
-        }
-        self._count_group(key, old, group)
-
-    def _ref(self, value: Any, owner: Any, name: str) -> Ref:
-        return self._walk.ref(value, owner, f".{name}" if owner else f"<{name}>")
-
-    def _count_group(self, key: _Key, old: dict[str, Ref], group: _Group) -> None:
-        """Count the references that a group has gained and lost."""
-        walk = self._walk
-        for name, ref in group.refs.items():
-            number = node_number(ref)
-            if number >= 0 and old.get(name) is not ref:
-                walk.refer(number)
-        for name, ref in old.items():
-            number = node_number(ref)
-            if number >= 0 and group.refs.get(name) is not ref:
-                walk.release(number)
-        integers = [one for one in group.values if type(one) is int and one > ADDRESS_MIN]
-        walk.hold_integers(key, integers)
+        self._count_group(key, new, [old[name] for name in other if name in old], objects)
         if not same_value(old, group.refs):
             self._changed_groups.add(key)
 
+    def _count_group(self, key: _Key, new: list[Ref], old: list[Ref], values: list[Any]) -> None:
+        """Count the references that a group has gained and lost. values: those it has now"""
+        walk = self._walk
+        for ref in new:
+            if ref[0] == "" and len(ref) == 2:
+                walk.refer(ref[1])
+        for ref in old:
+            if ref[0] == "" and len(ref) == 2:
+                walk.release(ref[1])
+        walk.hold_integers(key, [one for one in values if type(one) is int and one > ADDRESS_MIN])
+
     def _remove_group(self, key: _Key) -> None:
         group = self._groups.pop(key)
-        self._count_group(key, group.refs, _Group())
+        self._count_group(key, [], [*group.refs.values()], [])
         self._changed_groups.add(key)
 
     def _stand_in(self, process: Mapping[str, object]) -> None:
@@ -304,6 +305,7 @@ class Look:
         for module in self._modules.keys() - modules.keys():
             self._remove_group(("modules", module))
         self._modules, self._module_names = modules, [*modules]
+        self._walk.forget_classes()
         self._module_table = NodeTable()
 
     def _read_loose(self) -> None:
@@ -324,8 +326,10 @@ class Look:
 
     def _update_place(self, frames: list[types.FrameType]) -> None:
         now = [(one.f_code, one.f_lasti) for one in frames]
-        if now != self._instructions:
-            self._place, self._instructions = stack.place_of(frames), now
+        self._place = next((place for known, place in self._places if known == now), [])
+        if len(self._place) != len(now):
+            self._place = stack.place_of(frames)
+            self._places = [(now, self._place), *self._places[: _PLACES_MAX - 1]]
 
     # --- nodes
 

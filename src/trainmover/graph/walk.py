@@ -6,11 +6,12 @@ This walk in Python is the reference. It visits each object once and runs none o
 
 import enum
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
 
+from trainmover.asked import known_refs
 from trainmover.graph import frames as stack
 from trainmover.graph.blocks import BlockReader, BlockView, Span
 from trainmover.graph.kinds import KINDS, kind_for
@@ -42,7 +43,7 @@ class Walk:
 
     nodes     what was found; `objects` by node
     opaque    what cannot be carried
-    edges     nodes that were referred to, in order, each time
+    edges     nodes that were referred to, each time
     integers  values that may be the address of an object
     """
 
@@ -55,6 +56,7 @@ class Walk:
         self.integers: list[int] = []
         self._blocks = BlockReader(self.nodes, self.objects)
         self._numbers: dict[int, int] = {}
+        self._classes: dict[int, tuple[type, Ref]] = {}
         self._pending: list[tuple[int, object, Path]] = []
 
     def ref(self, obj: Any, owner: Path, label: str) -> Ref:
@@ -73,6 +75,38 @@ class Walk:
             self._pending.append((number, obj, (owner, label)))
         self.edges.append(number)
         return node_ref(number)
+
+    def refs(self, values: list[Any], owner: Path, label: Callable[[int], str]) -> list[Ref]:
+        """Return the references to objects that their owner has. label: of one, by position"""
+        numbers, edges, integers = self._numbers, self.edges, self.integers
+        found = known_refs(values, numbers, PLAIN, edges, integers, ADDRESS_MIN)
+        if None in found:
+            for position, one in enumerate(found):
+                if one is None:
+                    found[position] = self.ref(values[position], owner, label(position))
+        return found
+
+    def named_refs(self, values: dict[str, Any], owner: Path) -> dict[str, Ref]:
+        """Return the references to objects that their owner has under names."""
+        names = [*values]
+        if not names:
+            return {}
+        found = self.refs([*values.values()], owner, lambda n: f".{names[n]}")
+        return dict(zip(names, found, strict=True))
+
+    def class_ref(self, cls: Any, owner: Path) -> Ref:
+        """Return the reference to the class of an object."""
+        known = self._classes.get(id(cls))
+        if known is not None and known[1] == (cls.__module__, cls.__qualname__):
+            return known[1]
+        ref = self.ref(cls, owner, ".<type>")
+        if node_number(ref) < 0:
+            self._classes[id(cls)] = cls, ref
+        return ref
+
+    def forget_classes(self) -> None:
+        """Ask again which classes are the script's: it has other modules."""
+        self._classes.clear()
 
     def enter(self, obj: Any) -> int:
         """Return the number of a new node, which is read later."""

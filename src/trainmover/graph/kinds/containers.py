@@ -12,6 +12,7 @@ from trainmover.graph.layout import (
     CONTAINERS,
     attributes_of,
     slot_values,
+    slots_of,
     solid_base,
 )
 from trainmover.graph.nodes import Path
@@ -34,14 +35,15 @@ class Instance(Kind):
         cls: Any = type(obj)
         base = types.SimpleNamespace if cls is types.SimpleNamespace else solid_base(cls)
         items, extra = _items(obj, base, walk, path)
-        made = MADE_IN_FORWARD.get(cls, ())
-        attributes = [one for one in (attributes_of(obj) or {}).items() if one[0] not in made]
+        attributes = attributes_of(obj) or {}
+        if made := MADE_IN_FORWARD.get(cls):
+            attributes = {name: one for name, one in attributes.items() if name not in made}
         return (
-            cls.__name__ if cls in CONTAINERS else walk.ref(cls, path, ".<type>"),
+            cls.__name__ if cls in CONTAINERS else walk.class_ref(cls, path),
             items,
             extra,
-            {name: walk.ref(value, path, f".{name}") for name, value in attributes},
-            {name: walk.ref(value, path, f".{name}") for name, value in slot_values(obj).items()},
+            walk.named_refs(attributes, path),
+            walk.named_refs(slot_values(obj), path) if slots_of(cls) else {},
         )
 
     def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
@@ -86,17 +88,16 @@ def _items(obj: Any, base: Any, walk: "Walk", path: Path) -> tuple[Any, Any]:
     if base in (object, types.SimpleNamespace):
         return None, None
     if issubclass(base, dict):
-        pairs = [
-            (walk.ref(key, path, f".<key {n}>"), walk.ref(value, path, _key_label(key)))
-            for n, (key, value) in enumerate([*base.items(obj)])
-        ]
+        keys, values = [*base.keys(obj)], [*base.values(obj)]
+        refs = walk.refs(values, path, lambda n: _key_label(keys[n]))
+        pairs = [*zip(walk.refs(keys, path, lambda n: f".<key {n}>"), refs, strict=True)]
         if base is collections.defaultdict:
             return pairs, walk.ref(obj.default_factory, path, ".default_factory")
         return pairs, None
     if base is set:
         content = sets.content_of(obj)
         return [walk.ref(one, path, "{}") for one in content.entries], tuple(content.table)
-    found = [walk.ref(one, path, item(n)) for n, one in enumerate([*base.__iter__(obj)])]
+    found = walk.refs([*base.__iter__(obj)], path, item)
     return found, obj.maxlen if base is collections.deque else None
 
 
@@ -199,7 +200,7 @@ class Tuple(Kind):
 
     def read(self, obj: Any, walk: "Walk", path: Path) -> Body:
         cls = type(obj)
-        items = [walk.ref(one, path, item(n)) for n, one in enumerate([*tuple.__iter__(obj)])]
+        items = walk.refs([*tuple.__iter__(obj)], path, item)
         return None if cls is tuple else walk.ref(cls, path, ".<type>"), items
 
     def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:

@@ -51,7 +51,7 @@ class StridedTensor(Kind):
         view = walk.block(span, obj.data_ptr() if obj.numel() else 0)
         form = (dtype_name(obj.dtype), tuple(obj.shape), tuple(obj.stride()), str(obj.device))
         return (
-            walk.ref(type(obj), path, ".<type>"),
+            walk.class_ref(type(obj), path),
             form,
             leaf,
             leaf and obj.requires_grad,
