@@ -369,6 +369,9 @@ class Words:
     def addresses(self) -> list[int]:
         """Where the storages' data was, as noted."""
 
+    def places(self) -> tuple[bytes, bytes]:
+        """Return addresses and parts as noted, only to be compared."""
+
     def versions(self) -> list[int]:
         """As noted."""
 

@@ -119,6 +119,11 @@ void define_asked(nb::module_& m) {
         .def("note", &Words::note)
         .def("same", &Words::same)
         .def("addresses", [](const Words& w) { return w.addresses(); })
+        .def("places", [](const Words& w) {
+            const auto& at = w.addresses();
+            return nb::make_tuple(nb::bytes(at.data(), at.size() * sizeof(at[0])),
+                                  nb::bytes(w.parts().data(), w.parts().size()));
+        })
         .def("versions", [](const Words& w) { return w.versions(); })
         .def("parts", [](const Words& w) {
             nb::list result;

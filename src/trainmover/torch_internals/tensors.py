@@ -132,7 +132,7 @@ class Watched:
 
     def addresses(self) -> object:
         """As they were noted: equal as long as each lies where it lay."""
-        plain: object = self._marks.noted(1) if self._words is None else places_in(self._words)
+        plain: object = self._marks.noted(1) if self._words is None else self._words.places()
         return plain, self._marks_of_others
 
 
