@@ -33,6 +33,7 @@ from trainmover.server.length import length
 from trainmover.server.run import Server
 from trainmover.server.view.notices import Happened, Notice, Printed
 from trainmover.server.view.redundancy import redundancy_json
+from trainmover.server.view.waiting import stop_text
 from trainmover.version import VERSION
 
 LOOK_S = 0.5
@@ -169,7 +170,7 @@ def pause_text(job: Job, waiting: list[dict[str, Any]], now_us: int) -> str:
         return f"waiting for a machine, the job ends in {left_s:.0f} s"
     if change is not None and change.kind is Kind.RECOVERY:
         return "recovering"
-    return next((f"waiting for {one['what']}" for one in waiting if one["stands"]), "")
+    return stop_text(waiting)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

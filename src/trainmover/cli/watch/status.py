@@ -13,6 +13,7 @@ from trainmover.cli.watch.machines import machine_lines
 from trainmover.ids import Rank
 from trainmover.server.ranks import ranks_named, ranks_text
 from trainmover.server.view.slowness import plot
+from trainmover.server.view.waiting import stop_text
 from trainmover.server.view.watching import stands_text
 
 INCIDENTS_SHOWN = 5
@@ -102,7 +103,7 @@ def pause_text(status: dict[str, Any]) -> str:
     """Return why the job does not train, or for what it stands still; "" if it trains."""
     if status["phase"] != "running" or status["change"] is not None:
         return doing(status)
-    return next((f"waiting for {one['what']}" for one in status["waiting"] if one["stands"]), "")
+    return stop_text(status["waiting"])
 
 
 def waits_line(change: dict[str, Any] | None) -> str:

@@ -52,6 +52,11 @@ def waiting_json(
     return [_json(one, now_us) for one in _waits(job, sorted(awaited), why, now_us - still_us)]
 
 
+def stop_text(waiting: list[dict[str, Any]]) -> str:
+    """Return what commits stand still for, of what `waiting_json` returned; "" if for nothing."""
+    return next((f"waiting for {one['what']}" for one in waiting if one["stands"]), "")
+
+
 def _json(one: Wait, now_us: int) -> dict[str, Any]:
     return {
         "what": one.what,
