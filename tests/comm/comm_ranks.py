@@ -98,6 +98,12 @@ class Ranks:
             self.start(str(rank), program, rank, self, *args)
         return [self.result(str(rank)) for rank in range(self.size)]
 
+    def run_survivors(self, program: Callable[..., Any], *args: Any) -> list[Any]:
+        """Run `program` on every rank; return the results of all but the last, which has none."""
+        for rank in range(self.size):
+            self.start(str(rank), program, rank, self, *args)
+        return [self.result(str(rank)) for rank in range(self.size - 1)]
+
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.processes[name].pid, number)
 
@@ -145,3 +151,16 @@ def meet(rank: int, ranks: Ranks, store: dist.Store) -> None:
     """Until all have come this far: who goes on alone might end what others still begin."""
     store.set(f"met/{rank}", "")
     store.wait([f"met/{other}" for other in range(ranks.size)])
+
+
+def join_with_silent_peer(rank: int, ranks: Ranks, more: int = 0) -> list[Any]:
+    """Return the world and so many more groups of all ranks, each used once; from then on the last
+    rank makes no more calls."""
+    store = join_live(rank, ranks)
+    made: list[Any] = [dist.group.WORLD, *(dist.new_group() for _ in range(more))]
+    for group in made:
+        dist.barrier(group)
+    meet(rank, ranks, store)
+    if rank == ranks.size - 1:
+        signal.pause()
+    return made

@@ -234,6 +234,16 @@ def kill(machine: str, request: str = "r1", *, at_us: int = 0) -> KillRequested:
     return KillRequested(at_us=at_us, request=request, machine=machine)
 
 
+def drained(epoch: int, *, at_us: int = 0) -> tuple[AgentSaid | WorkerSaid, ...]:
+    """m1 and m3 stand after step 7, and have the record of rank 1 for step 8."""
+    return (
+        *(position(name, rank, epoch, at_us=at_us) for rank, name in ((0, "m1"), (2, "m3"))),
+        vault("m1", epoch, {2: [8]}, at_us=at_us),
+        vault("m3", epoch, {1: [8]}, at_us=at_us),
+        vault("m4", epoch, at_us=at_us),
+    )
+
+
 # --- jobs -----------------------------------------------------------------------------------------
 
 
@@ -305,12 +315,7 @@ MOVED, _ = after(MOVE_SWITCHES, *MOVE_ALL_SWITCHED)
 
 # m2 is lost between steps 7 and 8, m4 takes rank 1; epoch 2.
 DRAINS, _ = decide(RUNNING, lost("m2", at_us=100, heard_us=40))
-DRAINED = (
-    *(position(name, rank, 2, at_us=200) for rank, name in ((0, "m1"), (2, "m3"))),
-    vault("m1", 2, {2: [8]}, at_us=200),
-    vault("m3", 2, {1: [8]}, at_us=200),
-    vault("m4", 2, at_us=200),
-)
+DRAINED = drained(2, at_us=200)
 BOUNDARY, _ = after(DRAINS, *DRAINED)
 AT_BOUNDARY = (at_boundary("m1", 0, 2, at_us=300), at_boundary("m3", 2, 2, at_us=300))
 RECOVERY_SWITCHES, _ = after(BOUNDARY, *AT_BOUNDARY, parked("m4", 1, 2, at_us=400))
@@ -344,6 +349,27 @@ def moved(job: Job) -> Job:
         *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
         *(committed(name, rank, epoch, step + 1) for rank, name in enumerate(seats)),
     )[0]
+
+
+def recovered(job: Job) -> tuple[Job, tuple[Effect, ...]]:
+    """The machines say all that lets the job train on; no step is committed."""
+    change = job.change
+    assert change is not None
+    epoch, step = change.epoch, job.committed
+    stay = [(name, rank) for rank, name in enumerate(job.seats) if name in job.machines]
+    records = {slot: [step + 1] for slot in change.joiners}
+    seats = [change.joiners.get(slot, name) for slot, name in enumerate(job.seats)]
+    job, effects = after(
+        job,
+        *(vault(name, epoch, records) for name in job.machines),
+        *(position(name, rank, epoch, committed=step) for name, rank in stay),
+        *(at_boundary(name, rank, epoch, step) for name, rank in stay),
+        *(parked(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
+        *(loaded(joiner, slot, epoch) for slot, joiner in change.joiners.items()),
+        *(switched(name, rank, epoch) for rank, name in enumerate(seats)),
+    )
+    assert job.change is None, job.change
+    return job, effects
 
 
 def past() -> tuple[Incident, ...]:

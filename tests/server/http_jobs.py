@@ -70,13 +70,21 @@ def _incident(number: int) -> Incident:
         joiner_digest="d", trace="t", position="p", bytes=4_700_000, state_ms=30.0,
     )  # fmt: skip
     marks = {"begun": 1 * SECOND, "drain": 1 * SECOND + 11_000, "switchover": 1 * SECOND + 61_000}
-    return Incident(
-        number=number, kind=Kind.RECOVERY, machine=MachineId("m2"), joiner=MachineId("m1"),
-        ranks=(rank,), cause="m2 was lost: its agent has ended", rung=1, epoch=Epoch(2),
-        lost=(MachineId("m2"),), outcome=Outcome.DONE, step=Step(42), downtime_ms=61.0,
-        marks=marks, certificates=(certificate,),
+    return incident(
+        number=number, joiner=MachineId("m1"), ranks=(rank,), lost=(MachineId("m2"),),
+        cause="m2 was lost: its agent has ended", outcome=Outcome.DONE, step=Step(42),
+        downtime_ms=61.0, marks=marks, certificates=(certificate,),
         positions={rank: Position(rank=rank, epoch=Epoch(2), committed=Step(42), gate=Step(43))},
     )  # fmt: skip
+
+
+def incident(**changes: object) -> Incident:
+    """Return a recovery in which m3 takes rank 1 of m2, with these fields instead."""
+    known: dict[str, object] = {
+        "number": 1, "kind": Kind.RECOVERY, "machine": MachineId("m2"), "joiner": MachineId("m3"),
+        "ranks": (Rank(1),), "cause": "m2 was lost", "rung": 1, "epoch": Epoch(2),
+    }  # fmt: skip
+    return Incident(**(known | changes))
 
 
 def commit(server: Server, step: int, *, first: bool = False) -> None:

@@ -5,7 +5,6 @@ Over the stand-in; planted bugs are seen.
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from comm_ranks import Ranks, join_live, meet
+from comm_ranks import Ranks, join_live, join_with_silent_peer
 
 from trainmover.comm import device_end, progress
 from trainmover.comm.groups import groups
@@ -37,13 +36,9 @@ def works_through_its_queue(rank: int, ranks: Ranks, planted: bool) -> Any:
     progress.QUIET_S = 2.0
     if planted:  # A deadline from the beginning, whatever the device completes.
         progress.Stall.is_over = stalls_by_the_clock  # type: ignore[method-assign]
-    store = join_live(rank, ranks)
     told: list[str] = []
     groups.on_device_lost = told.append
-    dist.all_reduce(torch.ones(1))
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     for _ in range(50):
         device().compute(100_000)
         dist.all_reduce(torch.ones(10))
@@ -63,22 +58,15 @@ def stalls_by_the_clock(stall: progress.Stall) -> bool:
 def test_a_device_with_a_long_queue_is_waited_for(
     ranks: Ranks, planted: bool, wanted: tuple[int, int, bool]
 ) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), works_through_its_queue, rank, ranks, planted)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
+    assert ranks.run_survivors(works_through_its_queue, planted) == [wanted] * 2
 
 
 def believed(rank: int, ranks: Ranks, planted: str) -> Any:
     """What the gate would let through, and what a retry would put back, with the host ahead."""
     os.environ["FAKE_NCCL_WAIT"] = "late"
-    store = join_live(rank, ranks)
-    dist.all_reduce(torch.ones(1))
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     tensor = torch.ones(10)
     dist.all_reduce(tensor)  # Returns: on a device the host runs ahead.
-    store.set(f"ahead/{rank}", "")
     if planted == "gate":
         device_end.come_through = lambda *_: True
     threading.Timer(0.2, groups.drain, ["rank 2 is gone"]).start()
@@ -113,9 +101,7 @@ def only_the_callers(stand_in: Any) -> None:
 def test_nothing_is_believed_before_the_device_has_it(
     ranks: Ranks, planted: str, wanted: tuple[bool, bool]
 ) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), believed, rank, ranks, planted)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [wanted] * 2
+    assert ranks.run_survivors(believed, planted) == [wanted] * 2
 
 
 def indices_cut_short(rank: int, ranks: Ranks, planted: bool) -> Any:
@@ -123,11 +109,7 @@ def indices_cut_short(rank: int, ranks: Ranks, planted: bool) -> Any:
     os.environ["FAKE_NCCL_WAIT"] = "late"
     if planted:
         Stage.blanked = []  # type: ignore[assignment]
-    store = join_live(rank, ranks)
-    dist.barrier()
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     sizes, row, whole = (torch.full((n,), 10**6) for n in (3, 3, 9))
     lists = [torch.full((3,), 10**6) for _ in range(3)]
     dist.all_to_all_single(sizes, torch.ones(3, dtype=torch.int64))
@@ -141,11 +123,8 @@ def indices_cut_short(rank: int, ranks: Ranks, planted: bool) -> Any:
 @pytest.mark.parametrize("planted", [False, True])
 def test_integers_that_never_came_are_zero(ranks: Ranks, planted: bool) -> None:
     """Garbage of theirs would be taken for indices. What the call reads stays as it is."""
-    for rank in range(3):
-        ranks.start(str(rank), indices_cut_short, rank, ranks, planted)
     left = 10**6 if planted else 0
-    for rank in range(2):
-        sizes, listed, row, whole = ranks.result(str(rank))
+    for sizes, listed, row, whole in ranks.run_survivors(indices_cut_short, planted):
         assert sizes[2] == left
         assert planted or listed == [0] * 3
         assert (row, whole) == ([10**6] * 3, [10**6] * 9)

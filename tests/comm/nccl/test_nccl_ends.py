@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from comm_ranks import Ranks, join_live, meet
+from comm_ranks import Ranks, join_live, join_with_silent_peer, meet
 from fake_nccl import set_faults
 
 from trainmover.comm import progress
@@ -107,16 +107,10 @@ def stuck_behind_each_other(rank: int, ranks: Ranks, planted: bool) -> int:
     if planted:
         abort_one_by_one()
         progress.QUIET_S = 1.0
-    store = join_live(rank, ranks)
-    other = dist.new_group()
-    dist.all_reduce(torch.ones(1))
-    dist.all_reduce(torch.ones(1), group=other)
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
-    late = [g.member.communicator.session.device for g in (dist.group.WORLD, other)]
+    made = join_with_silent_peer(rank, ranks, more=1)
+    late = [group.member.communicator.session.device for group in made]
     first, behind = late[::-1]  # The one that is ended last is the one that holds the others up.
-    dist.all_reduce(torch.ones(10), group=other, async_op=True)
+    dist.all_reduce(torch.ones(10), group=made[1], async_op=True)
     device().dll.fakeStreamWaitEvent(behind.stream, first._flights[-1].event.handle)
     dist.all_reduce(torch.ones(10), async_op=True)
     groups.drain("told")
@@ -127,24 +121,16 @@ def stuck_behind_each_other(rank: int, ranks: Ranks, planted: bool) -> int:
 
 @pytest.mark.parametrize("planted", [False, True])
 def test_communicators_are_ended_together(ranks: Ranks, planted: bool) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), stuck_behind_each_other, rank, ranks, planted)
-    leaked = [ranks.result(str(rank)) for rank in range(2)]
+    leaked = ranks.run_survivors(stuck_behind_each_other, planted)
     assert leaked == [2 if planted else 0] * 2
 
 
 def one_is_refused(rank: int, ranks: Ranks) -> Any:
     """The library refuses to end the first communicator of two."""
-    store = join_live(rank, ranks)
-    other = dist.new_group()
-    dist.all_reduce(torch.ones(1))
-    dist.all_reduce(torch.ones(1), group=other)
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
-    both = [g.member.communicator.session.device for g in (dist.group.WORLD, other)]
+    made = join_with_silent_peer(rank, ranks, more=1)
+    both = [group.member.communicator.session.device for group in made]
     dist.all_reduce(torch.ones(10), async_op=True)
-    dist.all_reduce(torch.ones(10), group=other, async_op=True)
+    dist.all_reduce(torch.ones(10), group=made[1], async_op=True)
     device().set("revoke_after", 0)
     groups.drain("told")
     for one in both:
@@ -157,19 +143,13 @@ def one_is_refused(rank: int, ranks: Ranks) -> Any:
 
 
 def test_one_that_cannot_be_ended_holds_up_no_other(ranks: Ranks) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), one_is_refused, rank, ranks)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [1] * 2
+    assert ranks.run_survivors(one_is_refused) == [1] * 2
 
 
 def deaf_kernels(rank: int, ranks: Ranks) -> Any:
     """Kernels that do not hear the abort: nobody waits for ever, and it is counted."""
     progress.QUIET_S = 0.3
-    store = join_live(rank, ranks)
-    dist.all_reduce(torch.ones(1))
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     device().set("deaf_ms", 10_000)
     work = dist.all_reduce(torch.ones(10), async_op=True)
     groups.drain("told")
@@ -182,18 +162,12 @@ def deaf_kernels(rank: int, ranks: Ranks) -> Any:
 
 
 def test_a_deaf_kernel_is_leaked_and_told(ranks: Ranks) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), deaf_kernels, rank, ranks)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [(1, 1)] * 2
+    assert ranks.run_survivors(deaf_kernels) == [(1, 1)] * 2
 
 
 def blocked_queries(rank: int, ranks: Ranks) -> Any:
     """The host has filled the device's queue: whoever asks about an event waits for room in it."""
-    store = join_live(rank, ranks)
-    dist.barrier()
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     session = dist.group.WORLD.member.communicator.session.device
     dist.all_reduce(torch.ones(3), async_op=True)
     device().set("query_hang", 1)
@@ -206,18 +180,12 @@ def blocked_queries(rank: int, ranks: Ranks) -> Any:
 
 
 def test_kernels_are_ended_before_the_device_is_asked_anything(ranks: Ranks) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), blocked_queries, rank, ranks)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True)] * 2
+    assert ranks.run_survivors(blocked_queries) == [(True, True)] * 2
 
 
 def ends_within_a_launch(rank: int, ranks: Ranks) -> Any:
     """Another thread ends the epoch after the call has looked whether it is over."""
-    store = join_live(rank, ranks)
-    dist.barrier()
-    meet(rank, ranks, store)
-    if rank == 2:
-        signal.pause()
+    join_with_silent_peer(rank, ranks)
     cut: list[bool] = []
     groups.on_cut_short = lambda: cut.append(True)
     session, stand_in = dist.group.WORLD.member.communicator.session.device, device()
@@ -237,9 +205,7 @@ def ends_within_a_launch(rank: int, ranks: Ranks) -> Any:
 
 
 def test_a_call_that_an_end_overtakes_is_cut(ranks: Ranks) -> None:
-    for rank in range(3):
-        ranks.start(str(rank), ends_within_a_launch, rank, ranks)
-    assert [ranks.result(str(rank)) for rank in range(2)] == [(True, True, [0] * 4)] * 2
+    assert ranks.run_survivors(ends_within_a_launch) == [(True, True, [0] * 4)] * 2
 
 
 def is_at_rest(rank: int, ranks: Ranks, planted: bool) -> bool:

@@ -12,6 +12,7 @@ from jobs import (
     RECOVERY_SWITCHES,
     after,
     at_boundary,
+    drained,
     ended,
     exited,
     kinds,
@@ -19,6 +20,7 @@ from jobs import (
     orders,
     parked,
     position,
+    recovered,
     running,
     said,
     switched,
@@ -47,21 +49,10 @@ def lacks(machine: str = "m4", epoch: int = 2, rank: int = 1) -> WorkerSaid:
     return said(machine, m.Unproven(rank=rank, epoch=epoch, lacks=WHAT), at_us=500)
 
 
-def drained(epoch: int) -> list[object]:
-    """The survivors stand after step 7, and have the record of rank 1 for the next."""
-    return [
-        position("m1", 0, epoch),
-        position("m3", 2, epoch),
-        vault("m1", epoch, {2: [8]}),
-        vault("m3", epoch, {1: [8]}),
-        vault("m4", epoch),
-    ]
-
-
 def all_back() -> tuple[Job, tuple[Effect, ...]]:
     """To CUT, since the joiner m4 lacked something."""
     job, _ = after(replace(RECOVERY_SWITCHES, cut=CUT), lacks())
-    return after(job, *drained(3))  # type: ignore[arg-type]
+    return after(job, *drained(3))
 
 
 def switching_back() -> tuple[Job, tuple[Effect, ...]]:
@@ -76,7 +67,7 @@ def two_standbys() -> Job:
     return after(
         running(standbys=2),
         lost("m2", at_us=100),
-        *drained(2),  # type: ignore[arg-type]
+        *drained(2),
         vault("m5", 2),
         *(at_boundary(name, rank, 2) for name, rank in (("m1", 0), ("m3", 2))),
         *(parked(name, 1, 2) for name in ("m4", "m5")),
@@ -165,15 +156,8 @@ def test_a_move_goes_on_with_the_machine_that_was_to_leave(cut: Cut | None) -> N
     assert job.phase is Phase.RUNNING
     assert orders(effects, m.Leave).keys() == {"m4"}
     assert (job.machines["m4"].state, job.machines["m4"].note) == (MachineState.COLD, WHAT)
-    epoch = job.epoch_last
-    stay = list(enumerate(before.seats))
-    job, effects = after(job, *(position(name, rank, epoch) for rank, name in stay))
-    job, more = after(job, *(vault(f"m{number}", epoch) for number in range(1, 5)))
-    effects += more
-    job, more = after(job, *(at_boundary(name, rank, epoch) for rank, name in stay))
-    effects += more
-    job, more = after(job, *(switched(name, rank, epoch) for rank, name in stay))
-    assert orders(effects + more, m.Go).keys() == {"m1", "m2", "m3"}
+    job, effects = recovered(job)
+    assert orders(effects, m.Go).keys() == {"m1", "m2", "m3"}
     assert (job.seats, job.committed) == (before.seats, 7), "nobody went back"
 
 

@@ -6,22 +6,17 @@ import msgspec
 import pytest
 from jobs import (
     after,
-    at_boundary,
     ended,
     exited,
     finished,
     joined,
     kinds,
-    loaded,
     lost,
     orders,
-    parked,
-    position,
+    recovered,
     running,
     said,
-    switched,
     up,
-    vault,
 )
 from test_scale import job_of
 
@@ -44,26 +39,6 @@ def with_standbys(machines: int, standbys: int) -> Job:
         name: replace(spare, id=name, vault=f"v{name}", workers={0: f"{name}/0"}) for name in names
     }
     return replace(job, machines=Machines({**job.machines, **more}))
-
-
-def recover(job: Job) -> Job:
-    """All that machines say until the job trains on; no step is committed."""
-    change = job.change
-    assert change is not None
-    epoch, seats = change.epoch, job.seats
-    stay = [(n, rank) for rank, n in enumerate(seats) if n in job.machines]
-    gone = sorted(change.joiners)
-    held = {rank: [job.committed + 1] for rank in gone}
-    facts = [vault(name, epoch, held) for name in job.machines]
-    facts += [position(name, rank, epoch, committed=job.committed) for name, rank in stay]
-    facts += [at_boundary(name, rank, epoch, job.committed) for name, rank in stay]
-    facts += [parked(change.joiners[slot], slot, epoch) for slot in gone]
-    facts += [loaded(change.joiners[slot], slot, epoch) for slot in gone]
-    after_all = [change.joiners.get(rank, name) for rank, name in enumerate(seats)]
-    facts += [switched(name, rank, epoch) for rank, name in enumerate(after_all)]
-    job, _ = after(job, *facts)
-    assert job.change is None, job.change
-    return job
 
 
 # --- together -------------------------------------------------------------------------------------
@@ -90,7 +65,7 @@ def test_a_rack_whose_machines_are_lost_one_by_one_does_not_end_the_job() -> Non
         assert not [effect for effect in effects if isinstance(effect, End)]
     assert job.change is not None
     assert (job.retries, len(job.change.joiners)) == (0, 17)
-    assert recover(job).change is None
+    assert recovered(job)[0].change is None
 
 
 def test_standbys_that_are_lost_with_the_rack_are_not_taken() -> None:
@@ -155,7 +130,7 @@ def test_losses_without_a_commit_between_never_end_a_job(together: int) -> None:
     for _ in range(RETRIES_MAX + 2):
         job, _ = decide(job, lost(*job.seats[:together]))
         assert job.phase is Phase.RUNNING, job.ended_because
-        job = recover(job)
+        job, _ = recovered(job)
     assert job.retries == 0
 
 
@@ -179,7 +154,7 @@ def test_links_that_break_again_and_again_are_attempts() -> None:
     for attempt in range(RETRIES_MAX):
         job, _ = decide(job, broken(job))
         assert job.retries == attempt + 1
-        job = recover(job)
+        job, _ = recovered(job)
         job = replace(job, incidents=())  # Of a step that is another each time.
     _, effects = decide(job, broken(job))
     assert "without a committed step" in ended(effects).text

@@ -1,25 +1,15 @@
 """Phases of an incident add up to its downtime."""
 
-from typing import Any
-
 import pytest
+from http_jobs import incident
 
-from trainmover.controller.state import Incident, Kind
-from trainmover.ids import Epoch, MachineId, Rank
+from trainmover.controller.state import Kind
 from trainmover.server.view.phases import phases_before, phases_of_pause, phases_text
 
 MOVE = {"begun": 0, "bind": 3_000, "prepare": 22_000, "pause": 67_000, "first_step": 238_000}
 LOSS = {"heard": 0, "detect": 2_000, "wait": 9_002_000, "drain": 9_010_000, "first_step": 9_100_000}
 BEFORE = "before it bind 3 + prepare 19 ms"
 WAITED = "detect 2 + wait 9000 + drain 8 + first_step 90"
-
-
-def incident(kind: Kind, marks: dict[str, int], downtime_ms: float | None) -> Incident:
-    known: dict[str, Any] = {"marks": marks, "downtime_ms": downtime_ms}
-    return Incident(
-        number=1, kind=kind, machine=MachineId("m1"), joiner=MachineId("m3"), ranks=(Rank(0),),
-        cause="c", rung=0, epoch=Epoch(2), **known,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -35,6 +25,6 @@ def incident(kind: Kind, marks: dict[str, int], downtime_ms: float | None) -> In
 def test_what_is_printed_adds_up(
     kind: Kind, marks: dict[str, int], downtime_ms: float | None, text: str
 ) -> None:
-    one = incident(kind, marks, downtime_ms)
+    one = incident(kind=kind, marks=marks, downtime_ms=downtime_ms)
     assert phases_text(one) == text
     assert phases_before(one) | phases_of_pause(one) == one.phases_ms

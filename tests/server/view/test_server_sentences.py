@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from http_jobs import incident
+
 from trainmover.controller.change.incidents import amend, with_incident
 from trainmover.controller.events import (
     AgentSaid,
@@ -18,7 +20,6 @@ from trainmover.controller.policies.health.known import Examination, Health
 from trainmover.controller.state import (
     Attestation,
     Change,
-    Incident,
     Job,
     Kind,
     Machine,
@@ -38,16 +39,7 @@ JOB = Job(
     spec=JobSpec(run_id="r", argv=["x.py"], machines=1),
     machines=Machines({M1: Machine(id=M1, standby=False, vault="", host="here")}),
 )
-LOST = Incident(
-    number=1,
-    kind=Kind.RECOVERY,
-    machine=M1,
-    joiner=None,
-    ranks=(Rank(0),),
-    cause="m1 was lost",
-    rung=1,
-    epoch=Epoch(2),
-)
+LOST = incident(machine=M1, joiner=None, ranks=(Rank(0),), cause="m1 was lost")
 
 
 def test_a_drill_is_loud_and_one_that_is_refused_is_not() -> None:
@@ -212,11 +204,3 @@ def test_a_broken_link_promises_nothing_and_has_no_words_of_the_system() -> None
         "incident 1 is overtaken: see incident 2",
         "m2 was lost: its agent has ended -> m3 takes rank 1",
     ]
-
-
-def incident(**changes: object) -> Incident:
-    known: dict[str, object] = {
-        "number": 1, "kind": Kind.RECOVERY, "machine": MachineId("m2"), "joiner": MachineId("m3"),
-        "ranks": (Rank(1),), "cause": "c", "rung": 1, "epoch": Epoch(2),
-    }  # fmt: skip
-    return Incident(**(known | changes))
