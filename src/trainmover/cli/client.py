@@ -58,7 +58,7 @@ class Client:
         return self._get(f"{V1}/events?after={after}")  # type: ignore[no-any-return]
 
     def code(self) -> dict[str, Any]:
-        """For a session of a browser; good once."""
+        """Return a code for a session of a browser; good once."""
         return self.ask("codes", {})
 
     def ask(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Client:
 
 
 def _why(reply: httpx.Response) -> str:
-    """Its own words, where it has any."""
+    """Return the answer's own words, where it has any."""
     with suppress(httpx.StreamError, ValueError, KeyError, TypeError):
         return f"{reply.json()['error']} (HTTP {reply.status_code})"
     return f"HTTP {reply.status_code}."

@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def commands() -> list[Command]:
-    """All there are, from their own parsers."""
+    """Return all commands, from their own parsers."""
     return [_command(verb, one.summary, parser_of(verb)) for verb, one in VERBS.items()]
 
 
@@ -119,7 +119,7 @@ fi"""
 
 
 def _zsh_flags(one: Command) -> list[str]:
-    """A flag's name, what it is for, and what its value is."""
+    """Return a flag's name, what it is for, and what its value is."""
     said: list[str] = []
     for flag in one.flags:
         about = "".join("\\" + letter if letter in "[]:\\" else letter for letter in flag.help)

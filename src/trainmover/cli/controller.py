@@ -13,7 +13,7 @@ from trainmover.launch.controller.control import Inherited, control
 
 
 def main(options: argparse.Namespace) -> int:
-    """The exit status of the job."""
+    """Return the exit status of the job."""
     if options.run_dir is None:
         raise UserError(
             "No run was named.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the help of each command ends with. Each line is one that the command takes."""
+"""Examples at the end of each command's help. Each line is one that the command takes."""
 
 EXAMPLES: dict[str, list[str]] = {
     "run": [
@@ -100,5 +100,5 @@ EXAMPLES: dict[str, list[str]] = {
 
 
 def examples_of(verb: str) -> str:
-    """The end of its help; "" if there is none."""
+    """Return the end of the command's help; "" if there is none."""
     return "\n  ".join(["examples:", *EXAMPLES[verb]]) if verb in EXAMPLES else ""

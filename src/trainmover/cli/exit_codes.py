@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the exit status of a command says. docs/reference/exit-codes.md has this table, too."""
+"""Exit statuses of commands. docs/reference/exit-codes.md has this table, too."""
 
 DONE, FAILED, WRONG_CALL = 0, 1, 2
 HUNG_UP, INTERRUPTED, TERMINATED = 129, 130, 143
@@ -19,5 +19,5 @@ MEANINGS = {
 
 
 def table() -> str:
-    """For a terminal."""
+    """Return the table for a terminal."""
     return "\n".join(f"  {code:<7}{meaning.replace('`', '')}" for code, meaning in MEANINGS.items())

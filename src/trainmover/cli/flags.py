@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each command is given. Light: a flag that there is not has its answer at once."""
+"""Flags of each command. Light: a flag that there is not has its answer at once."""
 
 import argparse
 from pathlib import Path
@@ -21,7 +21,7 @@ _JSON = "JSON for programs"
 
 
 def parser_for(verb: str, summary: str) -> argparse.ArgumentParser:
-    """A parser whose complaints are UserErrors, and whose help ends with examples."""
+    """Return a parser whose complaints are UserErrors, and whose help ends with examples."""
     parser = argparse.ArgumentParser(
         prog=f"trainmover {verb}",
         description=f"{summary}.",

@@ -85,7 +85,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _help(about: list[str]) -> int:
-    """Of everything, of one command, or of exit codes."""
+    """Show the help of everything, of one command, or of exit codes."""
     if verb := next((word for word in about if word in VERBS), ""):
         return _dispatch([verb, "--help"])
     if about == [_EXIT_CODES]:

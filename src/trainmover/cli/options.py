@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which run is meant."""
+"""Choice of the run that is meant."""
 
 import argparse
 
@@ -7,5 +7,5 @@ from trainmover.launch.runs import Run, find_run
 
 
 def which_run(options: argparse.Namespace) -> Run:
-    """The live run meant. Raises UserError."""
+    """Return the live run meant. Raises UserError."""
     return find_run(options.run_id, options.run_dir)

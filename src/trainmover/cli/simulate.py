@@ -98,7 +98,7 @@ def _play(
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
-    """What was asked for besides the seed, and is not as it is by default."""
+    """Return what was asked for besides the seed, and is not as it is by default."""
     flags: list[str] = []
     if (options.machines, options.standbys) != (4, 2):
         flags += ["--machines", str(options.machines), "--standbys", str(options.standbys)]
@@ -114,7 +114,7 @@ def _flags(options: argparse.Namespace) -> list[str]:
 
 
 def _progress(text: str) -> None:
-    """One line that the next one replaces, where somebody looks on."""
+    """Write one line that the next one replaces, where somebody looks on."""
     if sys.stderr.isatty():
         redraw(text, sys.stderr)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stream of this process whose writes cannot fail, for who prints to files: rich."""
+"""Stream of this process whose writes cannot fail, for who prints to files: rich."""
 
 import io
 from typing import TextIO, cast
@@ -9,7 +9,7 @@ from trainmover.outlet import Outlet, write_all
 
 
 def stream(outlet: Outlet[TextIO], file: TextIO) -> TextIO:
-    """What is written to it goes through the outlet to the file."""
+    """Return a stream that sends all that is written through the outlet to the file."""
     return cast("TextIO", _Stream(outlet, file))
 
 

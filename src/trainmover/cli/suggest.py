@@ -14,7 +14,7 @@ _VALUELESS = re.compile(r"argument (?:\S+/)*(--\S+): expected one argument")
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A sentence, or "" if nothing known is like it.
+    """Return a sentence, or "" if nothing known is like it.
 
     >>> did_you_mean("--machine=3", ["--machines", "--json"])
     'Did you mean --machines?'
@@ -26,7 +26,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 def see_help(parser: argparse.ArgumentParser, given: str) -> str:
-    """What to do about an argument that `parser` does not know."""
+    """Return what to do about an argument that `parser` does not know."""
     meant = did_you_mean(given, parser._option_string_actions)
     return f"{meant} See {parser.prog} --help".lstrip()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose certificate a command believes, when it asks a run that speaks TLS."""
+"""Certificates that a command believes when it asks a run that speaks TLS."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def trust(run: Run) -> "ssl.SSLContext | bool":
-    """For httpx, which without TLS need not load the authorities of the whole world."""
+    """Return the certificates for httpx, which without TLS need not load the authorities of the
+    whole world."""
     if run.tls is None:
         return False
     from trainmover.tls.contexts import trusting
@@ -20,7 +21,7 @@ def trust(run: Run) -> "ssl.SSLContext | bool":
 
 
 def tls_error(run: Run, error: BaseException) -> TrainmoverError | None:
-    """What to say, if it is because of TLS that a request failed."""
+    """Return what to say if a request failed because of TLS."""
     import ssl
 
     from trainmover.tls.refusals import Listener

@@ -177,7 +177,7 @@ VERBS = {
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
-    """What a command's arguments are read with; raises KeyError if there is none.
+    """Return the parser of a command's arguments; raises KeyError if there is none.
 
     Of `run` without torchrun's help, which torch would have to be loaded for.
     """

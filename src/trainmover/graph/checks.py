@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of each kind of node is compared in memory, so that only changed nodes are read again.
+"""Comparisons in memory for each kind of node, so that only changed nodes are read again.
 
 The rule is: what a check cannot see is read again at each look. A kind without an entry here has
 no check. A check may report a node that did not change; it must never miss one that did.
@@ -37,7 +37,7 @@ IMMUTABLE = frozenset(
 
 
 class Check(NamedTuple):
-    """What is compared of one object; see `NodeTable.put`."""
+    """Comparison of one object; see `NodeTable.put`."""
 
     parts: int = 0
     members: tuple[Any, ...] = ()

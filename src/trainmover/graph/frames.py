@@ -26,7 +26,8 @@ _WRITES_THROUGH = sys.version_info >= (3, 13)
 
 
 class Stand(NamedTuple):
-    """Where one frame stands: its code, and the source range of the expression under evaluation."""
+    """Position where one frame stands: its code, and the source range of the expression under
+    evaluation."""
 
     code: CodeKey
     position: tuple[int | None, ...]

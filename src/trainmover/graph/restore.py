@@ -148,7 +148,8 @@ class Restore:
 
     @contextmanager
     def by_path(self) -> Iterator[None]:
-        """Within it live objects count, not those that the graph was captured from."""
+        """Return a context within which live objects count, not those that the graph was captured
+        from."""
         own, self._own = self._own, {}
         try:
             yield

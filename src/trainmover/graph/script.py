@@ -57,7 +57,7 @@ def code_key(code: types.CodeType) -> CodeKey:
 
 
 class Script:
-    """What is the script's own.
+    """Extent of the script's own code.
 
     is_own_file  tells whether a path is one of the script's source files
     main         name of its main module in `sys.modules`

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.compile traces where rewritten code calls ours: what the plain code would do.
+"""Code that torch.compile traces where rewritten code calls ours: what the plain code would do.
 
 Dynamo cannot trace an extension, so without this each rewritten loop would break the graph.
 """

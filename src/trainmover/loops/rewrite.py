@@ -363,7 +363,7 @@ def _end_of_prologue(body: list[ast.stmt]) -> int:
 
 
 def _calls(node: ast.ListComp) -> bool:
-    """Whether a comprehension calls something for its items."""
+    """Tell whether a comprehension calls something for its items."""
     parts: list[ast.AST] = [node.elt, *node.generators[1:], *node.generators[0].ifs]
     return any(isinstance(one, ast.Call) for part in parts for one in ast.walk(part))
 

@@ -250,7 +250,7 @@ def delegate(iterable: Any) -> Any:
 
 
 class _Iterable:
-    """What gives this iterator, whose own `__iter__` is not called a second time."""
+    """Source of this iterator, whose own `__iter__` is not called a second time."""
 
     __slots__ = ("iterator",)
 

@@ -61,7 +61,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def script() -> Path:
-    """The example that is trained: in a wheel it lies in the package, in a checkout beside src."""
+    """Return the example that is trained: in a wheel it lies in the package, in a checkout beside
+    src."""
     package = Path(trainmover.__file__).parent
     found = [package / "examples", package.parents[1] / "examples"]
     return next(path for folder in found if (path := folder / "gpt.py").is_file())
@@ -84,7 +85,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _make(out: Path) -> None:
-    """The folder of the results, before two runs are spent on them. Raises UserError."""
+    """Make the folder of the results, before two runs are spent on them. Raises UserError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -183,7 +184,7 @@ def _run(
     fork_server: ForkServerProcess,
     drill: Drill | None,
 ) -> Recording:
-    """One run of the example. Raises JobFailed if it does not end well."""
+    """Run the example once. Raises JobFailed if it does not end well."""
     title = "disturbed" if drill else "undisturbed"
     arguments = ["--steps", str(options.steps), "--log-every", str(options.steps)]
     arguments += ["--data", str(options.data.resolve())] if options.data else []

@@ -39,7 +39,7 @@ BEFORE_THE_PAUSE = {(Kind.MOVE, "bind"), (Kind.MOVE, "prepare"), (Kind.MOVE, "pa
 
 
 def losses(path: Path, disturbed: Recording, undisturbed: Recording) -> None:
-    """Both loss curves, one drawn over the other, and their difference below."""
+    """Draw both loss curves, one drawn over the other, and their difference below."""
     plt = _pyplot()
     figure, (curves, below) = plt.subplots(
         2, 1, figsize=(9, 5.4), sharex=True, height_ratios=[4, 1.1], layout="constrained"

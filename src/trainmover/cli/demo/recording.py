@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo keeps of a run, and the verdict on two of them: equal bit for bit, or where not."""
+"""Record of a run of the demo, and the verdict on two of them: equal bit for bit, or where not."""
 
 import statistics
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from trainmover.server.view.snapshot import incident_json
 
 @dataclass(frozen=True)
 class Span:
-    """A machine was in one state from one moment to another, microseconds of the host's clock."""
+    """Time of a machine in one state, microseconds of the host's clock."""
 
     machine: MachineId
     state: str
@@ -61,7 +61,7 @@ class Recording:
 
 
 def differences(one: Recording, other: Recording) -> list[str]:
-    """A sentence for each kind of difference; empty if the two are equal bit for bit."""
+    """Return a sentence for each kind of difference; empty if the two are equal bit for bit."""
     found = []
     ours, theirs = _bits(one), _bits(other)
     if ours.keys() != theirs.keys():
@@ -83,14 +83,14 @@ def _bits(recording: Recording) -> dict[tuple[Rank, Step], dict[str, str]]:
 
 
 def missing(job: Job) -> list[str]:
-    """What the demo set out to show and did not, as sentences."""
+    """Return what the demo set out to show and did not, as sentences."""
     done = {incident.kind for incident in job.incidents if incident.outcome is Outcome.DONE}
     wanted = {Kind.MOVE: "no move was completed", Kind.RECOVERY: "no recovery was completed"}
     return [text for kind, text in wanted.items() if kind not in done]
 
 
 def report(disturbed: Recording, undisturbed: Recording, faults: list[str]) -> dict[str, Any]:
-    """The demo's result as one JSON value. faults: why it is no success; empty if it is."""
+    """Return the demo's result as one JSON value. faults: why it is no success; empty if it is."""
     return {
         "bitwise_equal": not differences(disturbed, undisturbed),
         "steps": max((row.step for row in disturbed.rows), default=0),
@@ -105,7 +105,7 @@ def report(disturbed: Recording, undisturbed: Recording, faults: list[str]) -> d
 
 
 def incident_report(incident: Incident) -> dict[str, Any]:
-    """An incident of one rank a machine, with its certificate."""
+    """Return an incident of one rank a machine, with its certificate."""
     value = incident_json(incident)
     wanted = ("kind", "machine", "joiner", "ranks", "rung", "step", "outcome", "cause")
     short = {name: value[name] for name in wanted}

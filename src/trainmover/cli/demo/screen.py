@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `trainmover demo` shows: a bar on a terminal, a line now and then elsewhere."""
+"""Screen of `trainmover demo`: a bar on a terminal, a line now and then elsewhere."""
 
 from types import TracebackType
 
@@ -11,7 +11,7 @@ LINE_EVERY = 20
 
 
 class DemoScreen:
-    """One run. Use it as a context; lines said meanwhile stand above the bar."""
+    """Screen of one run. Use it as a context; lines said meanwhile stand above the bar."""
 
     def __init__(self, console: Terminal, title: str, steps: int) -> None:
         self._console = console

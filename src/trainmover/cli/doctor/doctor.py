@@ -87,7 +87,7 @@ def _packages() -> list[Finding]:
 
 
 def _required() -> list[tuple[str, str]]:
-    """What this installation says that it needs."""
+    """Return what this installation says that it needs."""
     try:
         told = importlib.metadata.requires("trainmover") or []
     except importlib.metadata.PackageNotFoundError:  # Run from its sources.
@@ -104,7 +104,7 @@ def _version(name: str) -> str:
 
 
 def _loads() -> Finding:
-    """In a process of its own: it takes seconds, and may end it."""
+    """Load torch in a process of its own: that takes seconds, and may end it."""
     begun = time.monotonic()
     code = _LOAD + ", trainmover._native" * communicators.native_is_built()
     try:

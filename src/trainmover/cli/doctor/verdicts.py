@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is well, what is not, and what to do about it: from what was found on a machine. Pure."""
+"""Verdicts on what was found on a machine, and what to do about it. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -191,7 +191,7 @@ def broken(findings: Sequence[Finding]) -> bool:
 
 
 def lines(rooms: Mapping[str, Sequence[Finding]]) -> list[str]:
-    """For people: each with what to do, then how many are not well."""
+    """Return a line for each verdict, with what to do, then how many are not well."""
     told: list[str] = []
     for room, findings in rooms.items():
         told.append(room)

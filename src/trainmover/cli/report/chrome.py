@@ -15,7 +15,7 @@ _Lanes = dict[Track, list[list[Span]]]
 
 
 def clipped(line: Timeline, from_us: int, to_us: int) -> Timeline:
-    """What falls into a time, cut at its ends."""
+    """Return what falls into a time, cut at its ends."""
     part = Timeline(line.job.spec)
     part.job, part.clocks, part.hosts = line.job, line.clocks, line.hosts
     part.begun_us, part.end_us = from_us, to_us
@@ -49,7 +49,7 @@ def lanes(spans: Iterable[Span]) -> _Lanes:
 
 
 def trace(line: Timeline) -> dict[str, Any]:
-    """The whole file."""
+    """Return the whole file."""
     origin = min([line.begun_us, *(one.from_us for one in line.spans)])
     placed = lanes(line.spans)
     for moment in line.moments:
@@ -87,7 +87,8 @@ def _processes(line: Timeline, placed: _Lanes) -> dict[str, int]:
 
 
 def _threads(placed: _Lanes) -> dict[Track, int]:
-    """The first number of each track: machines begin with their state, then worker by worker."""
+    """Return the first number of each track: machines begin with their state, then worker by
+    worker."""
     numbers: dict[Track, int] = {}
     used: dict[str, int] = {}
     for track in sorted(placed, key=place):

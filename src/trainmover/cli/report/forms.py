@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report's name says of its form. Light: `run` asks it before anything is loaded."""
+"""Form of a report, by its name. Light: `run` asks it before anything is loaded."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from trainmover.errors import UserError
 
 
 def check_name(path: Path) -> Path:
-    """The same. Raises UserError if it does not say what to write."""
+    """Return the name. Raises UserError if it does not say what to write."""
     if path.suffix in (".html", ".json", ".txt"):
         return path
     raise UserError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a job went, from what its journals say. Pure.
+"""Account of the time of a job, from what its journals say. Pure.
 
     training      between two committed steps, as long as steps usually take
     lost          what a step took longer because of an incident, by cause
@@ -55,7 +55,7 @@ class RunPast:
         return bisect_right(self.steps, incident.step + incident.redone)
 
     def usual_us(self, index: int) -> float:
-        """How long a step takes before commit `index`; where there are none, after it."""
+        """Return how long a step takes before commit `index`; where there are none, after it."""
         window = range(max(1, index - USUAL_STEPS), index)
         window = window or range(index + 1, min(len(self.steps), index + 1 + USUAL_STEPS))
         gaps = [self._gap_us(at) / max(1, self.steps[at] - self.steps[at - 1]) for at in window]
@@ -65,14 +65,14 @@ class RunPast:
         return max(0, self.at_us[index] - self.at_us[index - 1])
 
     def lost_us(self, index: int) -> float:
-        """What commit `index` came later than usual."""
+        """Return by what commit `index` came later than usual."""
         made = self.steps[index] - self.steps[index - 1]
         return max(0.0, self._gap_us(index) - made * self.usual_us(index))
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """An incident as the account has it. at_s: since the job began. lost_s: what it has cost."""
+    """Incident as the account has it. at_s: since the job began. lost_s: what it has cost."""
 
     run: str
     number: int
@@ -92,7 +92,7 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Moved:
-    """What a planned move has brought: milliseconds a step before and after it, and what was saved
+    """Gain of a planned move: milliseconds a step before and after it, and what was saved
     until the next incident, its own pause taken off."""
 
     number: int
@@ -139,7 +139,7 @@ class Goodput:
 
     @property
     def share(self) -> float | None:
-        """Of all time, what was training; None before anything was."""
+        """Return the part of all time that was training; None before any time was."""
         return self.training_s / self.whole_s if self.whole_s else None
 
     @property
@@ -157,13 +157,13 @@ class Goodput:
         }
 
     def downtimes_ms(self, kind: str = "") -> list[float]:
-        """Of those that came to their end; kind: move or recovery."""
+        """Return the downtimes of changes that came to their end; kind: move or recovery."""
         of = (one for one in self.incidents if kind in ("", one.kind))
         return sorted(one.downtime_ms for one in of if one.downtime_ms is not None)
 
 
 def percentile(ascending: Sequence[float], share: float) -> float | None:
-    """The least value that `share` of all do not exceed; None of nothing.
+    """Return the least value that `share` of all do not exceed; None of nothing.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5), percentile([1.0, 2.0, 3.0, 4.0], 0.9)
     (2.0, 4.0)
@@ -174,7 +174,8 @@ def percentile(ascending: Sequence[float], share: float) -> float | None:
 
 
 def goodput(runs: Sequence[RunPast], points: int = 400) -> Goodput:
-    """Of one job, its runs in order. points: of `progress`, at most about so many."""
+    """Return the account of one job, its runs in order. points: of `progress`, at most about so
+    many."""
     last = runs[-1]
     account = Goodput([run.run for run in runs], last.machines, last.ranks)
     account.over, account.code = last.over, last.code
@@ -219,7 +220,8 @@ def _lose(account: Goodput, cause: str, seconds: float) -> None:
 
 
 def _add_ends(account: Goodput, run: RunPast, cause: str) -> None:
-    """Before the first step, and after the last one; cause: of the incident that was the end."""
+    """Add the time before the first step, and after the last one; cause: of the incident that was
+    the end."""
     if not run.steps:
         account.starting_s += (run.ended_us - run.begun_us) / 1e6
         return
@@ -232,7 +234,7 @@ def _add_ends(account: Goodput, run: RunPast, cause: str) -> None:
 
 
 def _add_between(account: Goodput, run: RunPast, later: RunPast) -> None:
-    """Nothing ran; and what the next run did not go on from was made for nothing."""
+    """Add the time between two runs; what the next run did not go on from was made for nothing."""
     account.not_running_s += max(0, later.begun_us - run.ended_us) / 1e6
     again = len(run.steps) - bisect_right(run.steps, later.resumed)
     wasted_s = min(again * run.usual_us(len(run.steps)) / 1e6, account.training_s)

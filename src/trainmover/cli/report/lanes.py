@@ -50,7 +50,7 @@ def _x(frame: svg.Frame, ms: float) -> float:
 
 
 def _rows(placed: dict[Track, list[list[Span]]]) -> Iterator[tuple[Track, int, float]]:
-    """Each lane's place; the controller first."""
+    """Yield each lane's place; the controller first."""
     y, before = float(HEAD), ""
     for track in sorted(placed, key=lambda one: (one.process != CONTROLLER, *place(one))):
         if before and before != track.process:
@@ -96,7 +96,7 @@ def _bar(frame: svg.Frame, line: Timeline, span: Span, y: float) -> Iterator[str
 
 
 def _legend(line: Timeline, height: int) -> Iterator[str]:
-    """What the colours of bars mean that are too short for a name."""
+    """Explain the colours of bars that are too short for a name."""
     x = float(LEFT)
     for name in [name for name in COLOURS if any(span.name == name for span in line.spans)]:
         if COLOURS[name] in ("k8", "k9"):

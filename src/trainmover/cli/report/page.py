@@ -162,7 +162,7 @@ def _downtime(account: Goodput) -> Iterator[str]:
 
 
 def _shares(account: Goodput, levels: list[float], named: list[tuple[float, str]]) -> str:
-    """How many were over within so long."""
+    """Plot how many were over within so long."""
     flat = svg.Frame(WIDTH, 220, (0.0, 1.0), (levels[0], levels[-1]), log=True)
     parts = [
         *flat.axes(
@@ -187,7 +187,7 @@ def _percentiles(account: Goodput) -> str:
 
 
 def _phases(account: Goodput) -> Iterator[str]:
-    """Which phase takes how long, in the median."""
+    """Plot how long each phase takes, in the median."""
     rows = []
     for kind, name in (("move", "planned move"), ("recovery", "recovery")):
         took: dict[str, list[float]] = {}

@@ -15,7 +15,7 @@ from trainmover.server.history.bookmarks import closed, find
 
 
 def family(path: Path) -> list[Path]:
-    """A journal, and before it those of earlier runs of the same call, kept beside it under
+    """Return a journal, and before it those of earlier runs of the same call, kept beside it under
     numbers (see `journal.aside`): the oldest first."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in count(1))
     older: list[Path] = []
@@ -27,7 +27,7 @@ def family(path: Path) -> list[Path]:
 
 
 def runs(paths: list[Path]) -> list[RunPast]:
-    """What they say. Raises UserError for one that is no journal."""
+    """Return what the journals say. Raises UserError for one that is no journal."""
     return [past_of(path) for path in paths]
 
 
@@ -72,7 +72,7 @@ def past_of(path: Path, job: Job | None = None) -> RunPast:
 
 
 def _folded(journal: Journal) -> tuple[Job, tuple[Incident, ...]]:
-    """The job after all events, from the newest bookmark on, and all its incidents."""
+    """Return the job after all events, from the newest bookmark on, and all its incidents."""
     found = find(journal)
     job = Job(spec=journal.spec) if found.known is None else found.known[0]
     past = {} if found.known is None else closed(journal)  # Else other code may have written it.

@@ -32,7 +32,7 @@ def _journals(options: argparse.Namespace) -> list[Path]:
 
 
 def write(path: Path, account: Goodput) -> None:
-    """In the form that its name says. Raises UserError if it cannot be."""
+    """Write a report in the form that its name says. Raises UserError if it cannot be."""
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     forms = {
         ".html": lambda: page.page(account, f"made by trainmover {VERSION}, {now}"),

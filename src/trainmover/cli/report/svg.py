@@ -140,13 +140,13 @@ def dot(frame: Frame, x: float, y: float, colour: str, says: str, radius: float 
 
 
 def mark(frame: Frame, x: float, colour: str) -> str:
-    """A short line at the floor."""
+    """Draw a short line at the floor."""
     at, floor = frame.at(x, frame.y[0])
     return element("line", x1=at, x2=at, y1=floor - 12, y2=floor, class_=f"tick {colour}")
 
 
 def strip(parts: Sequence[tuple[str, float, str]], width: int, height: int = 26) -> Iterator[str]:
-    """One bar, cut into parts: name, share, colour."""
+    """Draw one bar, cut into parts: name, share, colour."""
     at = 0.0
     for name, share, colour in parts:
         wide = share * width

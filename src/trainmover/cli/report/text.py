@@ -13,7 +13,7 @@ MOVES_SHOWN = 20
 
 
 def lasting(seconds: float) -> str:
-    """As people say it.
+    """Return a time as people say it.
 
     >>> [lasting(s) for s in (0.0861, 3.2, 75, 3725, 200000)]
     ['86 ms', '3.2 s', '1 min 15 s', '1 h 02 min', '2 d 08 h']
@@ -43,7 +43,7 @@ def percent(share: float | None) -> str:
 
 
 def headline(account: Goodput) -> str:
-    """One line: what a run says of itself when it ends."""
+    """Return one line: what a run says of itself when it ends."""
     count = len(account.incidents)
     said = [
         f"goodput {percent(account.share)}: {account.steps} steps in {lasting(account.whole_s)}",
@@ -58,7 +58,7 @@ def headline(account: Goodput) -> str:
 
 
 def lines(account: Goodput) -> Iterator[str]:
-    """All of it."""
+    """Yield all of the report."""
     yield _title(account)
     yield f"goodput {percent(account.share)} of {lasting(account.whole_s)} was training"
     width = max(map(len, account.parts))
@@ -83,13 +83,13 @@ def _title(account: Goodput) -> str:
 
 
 def sizes(account: Goodput) -> str:
-    """How big it is."""
+    """Return how big the job is."""
     machines, ranks = account.machines, account.ranks
     return f"{machines} machine{'s' * (machines > 1)}, {ranks} rank{'s' * (ranks > 1)}"
 
 
 def state(account: Goodput) -> str:
-    """Whether it is over, and how."""
+    """Return whether the job is over, and how."""
     if not account.over:
         return "not ended"
     return "ended well" if account.code == 0 else f"ended with status {account.code}"
@@ -125,7 +125,7 @@ def _moves(account: Goodput) -> Iterator[str]:
 
 
 def as_json(account: Goodput) -> dict[str, Any]:
-    """For programs."""
+    """Return the account for programs."""
     return {
         "runs": account.runs,
         "machines": account.machines,

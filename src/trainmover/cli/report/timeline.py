@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process of a job did and when, from the journal's events. Pure.
+"""Timeline of all processes of a job, from the journal's events. Pure.
 
 The controller's time is the one there is: an event stands where the controller has heard of it, an
 order where it was given, and the work between the two is a span of the process that was told. Only
@@ -65,7 +65,7 @@ RUNS = (m.StartWorkers, m.RunRank, m.WarmUp, m.Hold, m.Bind)
 
 @dataclass(frozen=True)
 class Track:
-    """Where it is drawn: process (the controller or a machine), and a lane of it."""
+    """Place where a span is drawn: process (the controller or a machine), and a lane of it."""
 
     process: str
     lane: str
@@ -93,7 +93,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Flow:
-    """From an order, by the controller, to the end of what was done on it."""
+    """Arrow from an order, by the controller, to the end of what was done on it."""
 
     from_us: int
     track: Track
@@ -126,7 +126,7 @@ class Clocks:
         return self.least[host], self.most[host]
 
     def behind_us(self, host: str) -> int:
-        """Nothing, if the clocks may agree; else the least that makes sense of what was said."""
+        """Return 0 if the clocks may agree; else the least that makes sense of what was said."""
         known = self.known(host)
         return 0 if known is None else min(max(0, known[0]), max(known))
 
@@ -138,7 +138,7 @@ class _Pending:
 
 
 class Timeline:
-    """Of a whole run, from `begun_us` to `end_us`.
+    """Timeline of a whole run, from `begun_us` to `end_us`.
 
     memberships  since when which machine has had the ranks of which slot
     closed_us    incident -> when it was over
@@ -171,16 +171,16 @@ class Timeline:
 
     @property
     def incidents(self) -> list[Incident]:
-        """All of the run, also those that have left the job."""
+        """Return all incidents of the run, also those that have left the job."""
         return [*self._known.values()]
 
     def stretch(self, incident: Incident) -> tuple[int, int]:
-        """From its first sign to its end."""
+        """Return the time from an incident's first sign to its end."""
         end_us = self.closed_us.get(incident.number, self.end_us)
         return min(incident.marks.values(), default=end_us), end_us
 
     def host_of(self, slot: int, epoch: Epoch) -> str:
-        """Whose clock has dated what was committed there."""
+        """Return the host whose clock has dated what was committed there."""
         seats = self.seats.get(epoch, ())
         return self.hosts.get(seats[slot], "") if slot < len(seats) else ""
 
@@ -255,7 +255,7 @@ class Timeline:
             self.flows.append(Flow(old.at_us, _lane(machine, local), at_us))
 
     def _set_clock(self, machine: MachineId, fact: m.Committed, at_us: int) -> None:
-        """By who stayed: a joiner tells at first what it has from a record."""
+        """Set the clock by who stayed: a joiner tells at first what it has from a record."""
         if fact.gap_us is None or not fact.rows or machine not in self._went:
             return
         host, committed_us = self.hosts.get(machine, ""), fact.rows[0].at_us
@@ -307,7 +307,7 @@ class Timeline:
                 self.closed_us[new.number] = at_us
 
     def _close(self) -> None:
-        """What has no end yet lasts until the journal's."""
+        """Have what has no end yet last until the journal's."""
         for name, (state, since) in self._since.items():
             if state:
                 self.spans.append(Span(Track(name, STATE), state, since, self.end_us))
@@ -350,7 +350,7 @@ def _lane(machine: MachineId, local: int) -> Track:
 
 
 def _ends(old: m.Order, new: m.Order) -> bool:
-    """Whether what was begun on `old` is not answered any more once `new` is given."""
+    """Tell whether what was begun on `old` is not answered any more once `new` is given."""
     if isinstance(old, m.WriteCheckpoint) or isinstance(new, m.WriteCheckpoint):
         return isinstance(new, m.StartWorkers) or type(old) is type(new)
     if isinstance(new, m.Discard):
@@ -369,14 +369,14 @@ def _epoch(message: m.Order | m.WorkerFact) -> int:
 
 
 def _of(fact: m.WorkerFact) -> dict[str, Any]:
-    """What a fact tells besides that it is so."""
+    """Return what a fact tells besides that it is so."""
     known = {_TOLD_AS.get(name, name): getattr(fact, name, None) for name in _TOLD}
     return {name: value for name, value in known.items() if value not in (None, "")}
 
 
 def step_spans(line: Timeline, rows: Iterable[CommittedRow]) -> Iterable[Span]:
-    """Of committed steps, by rank and step. One begins with the commit before it, or with the
-    membership in which it was made."""
+    """Yield spans of committed steps, by rank and step. One begins with the commit before it, or
+    with the membership in which it was made."""
     since = [at for at, _ in line.memberships]
     before = (-1, 0, 0)
     for row in rows:

@@ -52,7 +52,8 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _unused(name: str) -> Path:
-    """A file of that name, which the user has not chosen. Raises UserError if there is one."""
+    """Return a file of that name, which the user has not chosen. Raises UserError if there is
+    one."""
     if os.path.lexists(name):
         raise UserError(
             f"{name} exists already.",
@@ -78,7 +79,7 @@ def _chosen(line: Timeline, number: int | None) -> Incident:
 
 
 def _part(journal: Journal, line: Timeline, incident: Incident | None) -> Timeline:
-    """With the steps of that time."""
+    """Return a part of the timeline, with the steps of that time."""
     if incident is None:
         line.spans += _steps(journal, line, Step(0), None)
         return line

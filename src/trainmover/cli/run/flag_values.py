@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flag of `trainmover run` may say: each check gives its value, or raises UserError."""
+"""Values of the flags of `trainmover run`: each check gives its value, or raises UserError."""
 
 import ipaddress
 import math
@@ -159,8 +159,8 @@ def on_nan(given: str) -> str:
 
 
 def again(resume: Path | None, checkpoint: Path | None) -> bool:
-    """Whether the same call may be made again and again: --resume auto. A folder of that name is
-    given by its whole path."""
+    """Tell whether the same call may be made again and again: --resume auto. A folder of that name
+    is given by its whole path."""
     if str(resume) != "auto":
         return False
     if checkpoint is None:
@@ -173,7 +173,7 @@ def again(resume: Path | None, checkpoint: Path | None) -> bool:
 
 
 def report(given: Path | None) -> Path | None:
-    """Where it cannot be written is found before the run, not after it."""
+    """Check before the run that the report can be written."""
     if given is None:
         return None
     if not os.access(given.resolve().parent, os.W_OK | os.X_OK):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a command line of `trainmover run` to the options of a run."""
+"""Options of a run, from a command line of `trainmover run`."""
 
 import argparse
 import json

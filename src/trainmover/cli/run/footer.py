@@ -42,7 +42,7 @@ class Footer:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """While something else is written."""
+        """Take the footer away while something else is written."""
         if self._shown:
             self._to.write(_CLEAR)
         yield
@@ -61,7 +61,7 @@ class Footer:
 
 
 def columns_of(stream: TextIO) -> int:
-    """Of the terminal that it is; 0 if it is none, or a dumb one."""
+    """Return the columns of the terminal; 0 if it is none, or a dumb one."""
     if not stream.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return 0
     try:

@@ -31,7 +31,8 @@ def _text_of(script: str) -> str | None:
 
 
 def _is_known(flag: str, text: str | None) -> bool:
-    """Whether the script may read it. None: it is a module, or cannot be read."""
+    """Tell whether the script may read the flag. None: the script is a module, or cannot be
+    read."""
     name = flag.removeprefix("--")
     return text is None or name in text or name.replace("-", "_") in text
 
@@ -39,7 +40,7 @@ def _is_known(flag: str, text: str | None) -> bool:
 def _with_values(
     arguments: Sequence[str], ours: Sequence[str], flags: dict[str, bool]
 ) -> list[str]:
-    """The flags as they were given, each with its value."""
+    """Return the flags as they were given, each with its value."""
     taken: list[str] = []
     for at, one in enumerate(arguments):
         if one in ours:

@@ -106,7 +106,8 @@ _SCRIPT = ("training_script", "training_script_args")
 
 
 def look(argv: list[str]) -> None:
-    """Without torch. Raises UserError for a flag or a script that there is not."""
+    """Check a command line without torch. Raises UserError for a flag or a script that there is
+    not."""
     known = known_flags()
     flags, left = known.parse_known_args(argv)
     if flags.help:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How people write a rate of bytes."""
+"""Rates of bytes, as people write them."""
 
 import re
 
@@ -11,7 +11,7 @@ _PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20
 
 
 def bytes_a_second(given: str, flag: str) -> int:
-    """Of 500MB/s, 1.5GiB/s or 10Gbit/s; 0 for "". Raises UserError.
+    """Return the bytes a second of 500MB/s, 1.5GiB/s or 10Gbit/s; 0 for "". Raises UserError.
 
     >>> bytes_a_second("500MB/s", "--rate"), bytes_a_second("10Gbit/s", "--rate")
     (500000000, 1250000000)

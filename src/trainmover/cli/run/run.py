@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """The script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
+    """Return the script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
     _look(argv)
     with _fork_server(argv) as fork_server:  # first: it imports torch in the time in which we do
         from trainmover.cli.run.flags import parse

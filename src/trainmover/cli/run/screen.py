@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `trainmover run` shows: the script's lines, incidents as they happen, nothing else."""
+"""Screen of `trainmover run`: the script's lines, incidents as they happen, nothing else."""
 
 import asyncio
 import errno
@@ -40,7 +40,7 @@ LOOK_S = 0.5
 
 
 class Screen:
-    """For people: a worker's stdout goes to stdout, its stderr and our own words to stderr.
+    """Screen for people: a worker's stdout goes to stdout, its stderr and our own words to stderr.
 
     Nothing of the run waits for who reads that, or ends because it cannot be written: see `Outlet`.
     """
@@ -93,14 +93,14 @@ class Screen:
             self._footer.look()
 
     def _look_again(self) -> None:
-        """Also a job of which nothing is heard is shown as it is."""
+        """Show also a job of which nothing is heard as it is."""
         if self._footer is not None and self._loop is not None:
             self._footer.look()
             self._loop.call_later(LOOK_S, self._look_again)
 
     def _progress(self, columns: int) -> str:
-        """How far the job is; "" before its first step, or where that would be all there is to say
-        and nobody looks on."""
+        """Return how far the job is; "" before its first step, or where that would be all there is
+        to say and nobody looks on."""
         assert self._server is not None
         job, progress = self._server.job, self._server.progress
         whole = length(job)
@@ -116,7 +116,7 @@ class Screen:
         return nullcontext() if self._footer is None else self._footer.aside()
 
     async def ended(self, result: RunResult) -> None:
-        """Once all is written, or it is known that it cannot be."""
+        """Return once all is written, or it is known that it cannot be."""
         if self._footer is not None:
             self._footer.close()
         self._say_end(result, self._account(result))
@@ -133,7 +133,8 @@ class Screen:
             self._say(f"trainmover: {text}", style="bold red" if result.code else None)
 
     def _account(self, result: RunResult) -> Goodput | None:
-        """Where the time went; None if no step was made. Writes the report that was asked for."""
+        """Return where the time went; None if no step was made. Writes the report that was asked
+        for."""
         run = self._run
         if run is None or not result.job.epoch:
             return None
@@ -174,13 +175,14 @@ def pause_text(job: Job, waiting: list[dict[str, Any]], now_us: int) -> str:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """From another thread; nobody, if the loop is closed: the job is over."""
+    """Call the loop from another thread; do nothing if it is closed: the job is over."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(act)
 
 
 def _prefix(handle: RunHandle, rank: int, stream: str) -> str:
-    """As torchrun: before lines that go to a file too (--tee). rank -1: they say whose they are."""
+    """Return torchrun's prefix of lines that go to a file too (--tee). rank -1: they say whose they
+    are."""
     spec = handle.server.spec
     teed = rank >= 0 and spec.log.tee.get(rank % spec.nproc, 0) & STREAM_BITS[stream]
     return f"[{handle.run.role}{rank}]:" if teed else ""
@@ -192,7 +194,7 @@ def _lines(text: str) -> list[str]:
 
 
 class JsonScreen(Screen):
-    """For programs: one JSON object a line on stdout."""
+    """Screen for programs: one JSON object a line on stdout."""
 
     FOOTED = False
 

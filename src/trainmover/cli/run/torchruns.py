@@ -17,7 +17,7 @@ from typing import Any
 
 
 def torchruns_parser() -> argparse.ArgumentParser:
-    """As `torch.distributed.run` makes it."""
+    """Return the parser that `torch.distributed.run` makes."""
     names = _Names("torch.distributed.run")
     names |= {"ArgumentParser": argparse.ArgumentParser, "REMAINDER": argparse.REMAINDER}
     names |= vars(_executed("torch.distributed.argparse_util"))
@@ -41,14 +41,14 @@ class _Names(dict[str, Any]):
 
 
 def _imported_as(name: str, module: str) -> str:
-    """What that module of torch calls what it imports under this name."""
+    """Return what that module of torch calls what it imports under this name."""
     imports = (node for node in _tree(module).body if isinstance(node, ast.ImportFrom))
     aliases = (alias for node in imports for alias in node.names if alias.name == name)
     return next((alias.asname or name for alias in aliases), name)
 
 
 def _defined(name: str, names: _Names) -> Any:
-    """That function or class of a module of torch, defined here with these names."""
+    """Return that function or class of a module of torch, defined here with these names."""
     tree = _tree(names.module)
     tree.body = [node for node in tree.body if getattr(node, "name", None) == name]
     exec(compile(tree, str(_file(names.module)), "exec"), names)
@@ -56,7 +56,7 @@ def _defined(name: str, names: _Names) -> Any:
 
 
 def _executed(module: str) -> Any:
-    """One that imports nothing of torch, without the packages that it lies in."""
+    """Execute a module that imports nothing of torch, without the packages that it lies in."""
     spec = importlib.util.spec_from_file_location(module, _file(module))
     assert spec is not None
     assert spec.loader is not None

@@ -50,7 +50,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _place(options: argparse.Namespace) -> int:
-    """Once; or again and again, until the run ends or a placement stops."""
+    """Place once; or again and again, until the run ends or a placement stops."""
     every_s = seconds(options.every, "--every") if options.every else None
     if every_s is not None and options.detach:
         raise UserError("--every and --detach exclude each other.", means=_NOTHING, do=_WAITS)
@@ -85,7 +85,7 @@ def _show_moves(client: Client, now: list[str], then: list[str], *, as_json: boo
 
 
 def _would_move(now: list[str], then: list[str]) -> list[dict[str, Any]]:
-    """Which slots would go from where to where."""
+    """Return which slots would go from where to where."""
     return [
         {"slot": slot, "from": one, "to": other}
         for slot, (one, other) in enumerate(zip_longest(now, then, fillvalue="nobody"))
@@ -118,7 +118,7 @@ def _carry_out(
 
 
 def _followed(client: Client, *, quiet: bool) -> dict[str, Any]:
-    """The plan once it goes no more; says which machines are through meanwhile."""
+    """Return the plan once it goes no more; says which machines are through meanwhile."""
     known: set[str] = set()
     while True:
         plan: dict[str, Any] = client.status()["plan"]
@@ -175,7 +175,7 @@ def _read(path: Path) -> Callable[[object], object]:
 
 
 def _imported(given: str) -> Callable[[object], object]:
-    """The function that `FILE.py:FUNCTION` names."""
+    """Return the function that `FILE.py:FUNCTION` names."""
     path, _, name = given.rpartition(":")
     spec = importlib.util.spec_from_file_location("placement", path) if path else None
     if spec is None or spec.loader is None or not Path(path).is_file():

@@ -6,7 +6,7 @@ from trainmover.spans import seconds_of
 
 
 def seconds(given: str, flag: str = "--deadline") -> float:
-    """More than 0. Raises UserError, which names the flag."""
+    """Return the seconds, more than 0. Raises UserError, which names the flag."""
     span_s = seconds_of(given)
     if not span_s:
         raise UserError(

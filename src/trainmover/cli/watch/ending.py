@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run has ended, for commands that look on until then."""
+"""End of a run, for commands that look on until then."""
 
 import threading
 import time

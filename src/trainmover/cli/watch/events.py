@@ -18,7 +18,7 @@ from trainmover.server.view.sentences import sentence
 
 
 def main(options: argparse.Namespace) -> int:
-    """One line an event."""
+    """Print one line an event."""
     if options.journal is not None:
         _print(_tail(list(_from_journal(options.journal)), options), options)
         return 0

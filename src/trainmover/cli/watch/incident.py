@@ -25,7 +25,7 @@ _WAYS = {
 
 
 def main(options: argparse.Namespace) -> int:
-    """The last one, if none is named."""
+    """Print an incident; the last one, if none is named."""
     incident = _asked_for(options)
     if options.json:
         say_json(incident)
@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _asked_for(options: argparse.Namespace) -> dict[str, Any]:
-    """A status has the newest; others are asked for one by one."""
+    """Return an incident; a status has the newest, others are asked for one by one."""
     number: int | None = options.number
     if options.journal is not None:
         return _chosen([incident_json(one) for one in incidents(options.journal)], number)
@@ -61,7 +61,7 @@ def _chosen(incidents: list[dict[str, Any]], number: int | None) -> dict[str, An
 
 
 def show(incident: dict[str, Any], console: Terminal) -> None:
-    """For people."""
+    """Print an incident for people."""
     console.print_line(incident_line(incident))
     for name, text in _facts(incident):
         _fact(console, name, text)
@@ -107,13 +107,13 @@ def _facts(incident: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _way(incident: dict[str, Any]) -> str:
-    """The option that was taken, as the table names it, and what that meant for steps."""
+    """Return the option that was taken, as the table names it, and what that meant for steps."""
     redone = f"{_WAYS[incident['rung']]}: {incident['why_rung']}"
     return f"{incident['way']}; {redone}" if incident["way"] else redone
 
 
 def _options(incident: dict[str, Any]) -> Table:
-    """What could have been done about it, as it was known when it began."""
+    """Return what could have been done about it, as it was known when it began."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
     for name in ("", "OPTION", "COST", "WHY"):
         table.add_column(name, no_wrap=name != "WHY")
@@ -136,7 +136,7 @@ def _votes(incident: dict[str, Any]) -> Table:
 
 
 def stood(vote: dict[str, Any]) -> str:
-    """Where a rank was when it stopped for the change.
+    """Return where a rank was when it stopped for the change.
 
     >>> stood({"gate": 8, "committed": 7, "finished": False})
     'at the commit of step 8'
@@ -149,7 +149,7 @@ def stood(vote: dict[str, Any]) -> str:
 
 
 def _certificate(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What shows that a joiner trains on what its source held."""
+    """Yield what shows that a joiner trains on what its source held."""
     yield f"rank {one['rank']}", f"{_sources(one)} in {one['state_ms']:.1f} ms"
     told = f"{one['source_digest']} at the source, "
     yield "", told + ("the same here" if one["equal"] else f"{one['joiner_digest']} HERE")
@@ -157,7 +157,7 @@ def _certificate(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _sources(certificate: dict[str, Any]) -> str:
-    """The rank whose state it is, and who gave the bytes if there were several."""
+    """Return the rank whose state it is, and who gave the bytes if there were several."""
     given = {int(rank): count for rank, count in certificate["given"].items() if count}
     parts = ", ".join(f"{size(given[rank])} from rank {rank}" for rank in sorted(given))
     several = f" ({parts})" if len(given) > 1 else ""

@@ -49,7 +49,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _say_json(rows: Iterator[CommittedRow]) -> int:
-    """One object a line. What JSON has no number for is a text: "nan", "inf"."""
+    """Print one object a line. What JSON has no number for is a text: "nan", "inf"."""
     count = 0
     for row in rows:
         count += 1

@@ -94,7 +94,8 @@ def short_names(names: list[str], width: int) -> list[str]:
 
 
 def _common_domain(names: Sequence[str]) -> str:
-    """The longest ending that begins with a dot and is common to all; "" if there is none."""
+    """Return the longest ending that begins with a dot and is common to all; "" if there is
+    none."""
     if len(names) < 2:
         return ""
     labels = names[0].split(".")
@@ -110,7 +111,8 @@ def _without_middle(name: str, width: int) -> str:
 
 
 def _trouble(machine: dict[str, Any], step_ms: float | None) -> int:
-    """How much somebody wants to see it: away, in transition, cordoned, slow, has ranks."""
+    """Return how much somebody wants to see a machine: away, in transition, cordoned, slow, has
+    ranks."""
     slow = machine["step_ms"] and step_ms and machine["step_ms"] > SLOW * step_ms
     signs = (
         machine.get("away"),
@@ -122,7 +124,7 @@ def _trouble(machine: dict[str, Any], step_ms: float | None) -> int:
 
 
 def _more(machines: Collection[dict[str, Any]], shown: Collection[dict[str, Any]]) -> str:
-    """Which are not shown; "" if all are."""
+    """Return which are not shown; "" if all are."""
     count = len(machines) - len(shown)
     if not count:
         return ""

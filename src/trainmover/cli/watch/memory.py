@@ -24,7 +24,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def show(memory: dict[str, Any], console: Terminal) -> None:
-    """A table of ranks, as each last said, and one of what machines keep for others."""
+    """Print a table of ranks, as each last said, and one of what machines keep for others."""
     if memory["ranks"]:
         console.print(_ranks(memory["ranks"]))
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a run is and how long it will yet take, as one line. Pure."""
+"""Progress of a run and the time that it has left, as one line. Pure."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,8 @@ BAR = 24
 
 
 def left_s(step: int, length: int | None, step_ms: float | None) -> float | None:
-    """At the present speed; None if the length is not known, or was not true."""
+    """Return the time left at the present speed; None if the length is not known, or was not
+    true."""
     if length is None or step_ms is None or step > length:
         return None
     return (length - step) * step_ms / 1e3

@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def show(status: dict[str, Any], console: Terminal) -> None:
-    """A row for each standby and kind of ranks it may have to take."""
+    """Print a row for each standby and kind of ranks it may have to take."""
     redundancy = status["redundancy"]
     console.print_line(redundancy["text"], style="bold yellow" if redundancy["alarm"] else None)
     if not status["standbys"]:
@@ -63,13 +63,13 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _memory(row: dict[str, Any]) -> str:
-    """Of the host, and of the GPU where it uses one."""
+    """Return the memory used of the host, and of the GPU where it uses one."""
     device = f", GPU {size(row['device_bytes'])}" if row["device_bytes"] else ""
     return _shown(row["held_bytes"], "{}", size) + device
 
 
 def _predicted(row: dict[str, Any]) -> str:
-    """Of a loss of the ranks that it holds, and of others."""
+    """Return the downtime predicted of a loss of the ranks that it holds, and of others."""
     best, else_ms = row["predicted_ms"], row["predicted_else_ms"]
     if best == else_ms or len(row["slots"]) == 1:
         return _shown(best, "{:.0f} ms")

@@ -85,7 +85,7 @@ def headline(status: dict[str, Any]) -> str:
 
 
 def doing(status: dict[str, Any]) -> str:
-    """What the job as a whole does. In a move it trains on, in a recovery it does not."""
+    """Return what the job as a whole does. In a move it trains on, in a recovery it does not."""
     change = status["change"]
     if change is None and status["phase"] == "gathering":
         there = len(status["machines"])
@@ -107,7 +107,7 @@ def pause_text(status: dict[str, Any]) -> str:
 
 
 def waits_line(change: dict[str, Any] | None) -> str:
-    """For what, how long yet, and what to do; "" if for nothing."""
+    """Return what is waited for, how long yet, and what to do; "" if for nothing."""
     if change is None or not (waits := change["waits"]):
         return ""
     count = waits["machines"]
@@ -129,20 +129,20 @@ def waiting_lines(status: dict[str, Any]) -> list[str]:
 
 
 def controller_line(controller: dict[str, Any]) -> str:
-    """How often it died, and how long the present one lives."""
+    """Return how often the controller died, and how long the present one lives."""
     times = controller["restarts"]
     often = "once" if times == 1 else f"{times} times"
     return f"the controller was restarted {often}, {controller['since_s']:.0f} s ago"
 
 
 def journal_line(journal: dict[str, Any]) -> str:
-    """While its disk takes nothing."""
+    """Return what is not written, while the journal's disk takes nothing."""
     kept = f"{journal['unwritten']} records are in memory only"
     return f"the journal {journal['path']} cannot be written ({journal['why']}): {kept}"
 
 
 def incident_line(incident: dict[str, Any]) -> str:
-    """One incident, one line."""
+    """Return one line for one incident."""
     who = f"{incident['machine'] or 'a link'} -> {incident['joiner'] or _alone(incident)}"
     parts = [f"#{incident['number']} {incident['kind']} {who}", incident["outcome"]]
     if incident["step"] is not None:
@@ -156,7 +156,7 @@ def incident_line(incident: dict[str, Any]) -> str:
 
 
 def _alone(incident: dict[str, Any]) -> str:
-    """What is done, or was, where no machine joins."""
+    """Return what is done, or was, where no machine joins."""
     if (far := {2: "all go back", 3: "all start again"}.get(incident["rung"])) is not None:
         return far
     if incident["outcome"] == "open":
@@ -165,7 +165,7 @@ def _alone(incident: dict[str, Any]) -> str:
 
 
 def snapshots_line(snapshots: dict[str, Any]) -> str:
-    """The newest that all ranks can go back to; "" if there is nothing to say."""
+    """Return the newest snapshot that all ranks can go back to; "" if there is nothing to say."""
     if snapshots["why_none"]:
         return f"no snapshots: {snapshots['why_none']}"
     if snapshots["step"] is None or not snapshots["every"]:
@@ -176,7 +176,7 @@ def snapshots_line(snapshots: dict[str, Any]) -> str:
 
 
 def checkpoint_line(checkpoint: dict[str, Any] | None) -> str:
-    """The newest, and where it is; "" if none are written."""
+    """Return the newest checkpoint, and where it is; "" if none are written."""
     if checkpoint is None:
         return ""
     of = "none yet" if checkpoint["step"] is None else f"after step {checkpoint['step']}"
@@ -185,7 +185,7 @@ def checkpoint_line(checkpoint: dict[str, Any] | None) -> str:
 
 
 def watch_lines(watch: list[dict[str, Any]], quarantined: dict[str, float]) -> Iterator[str]:
-    """How long ranks may stand at one place, who stands, and which machines are kept out."""
+    """Yield how long ranks may stand at one place, who stands, and which machines are kept out."""
     alike: dict[str, list[Rank]] = {}
     for row in watch:
         paused = f"not watched: {row['paused']}" if row["paused"] else ""
@@ -213,7 +213,8 @@ def absent_lines(status: dict[str, Any]) -> Iterator[str]:
 
 
 def slow_lines(stragglers: dict[str, Any]) -> Iterator[str]:
-    """What was last found slow, with its steps before and since; and what a move has come to."""
+    """Yield what was last found slow, with its steps before and since; and what a move has come
+    to."""
     for found in stragglers["findings"][-1:]:
         who = found["machine"] or "everybody"
         if found["peer"]:
@@ -228,7 +229,7 @@ def slow_lines(stragglers: dict[str, Any]) -> Iterator[str]:
 
 
 def anomaly_lines(anomalies: dict[str, Any]) -> Iterator[str]:
-    """What was found last, of machines that may fail soon."""
+    """Yield what was found last, of machines that may fail soon."""
     for one in anomalies["findings"][-INCIDENTS_SHOWN:]:
         often = f" ({one['times']} times)" if one["times"] > 1 else ""
         may = " may fail soon" if one["grave"] else ""
@@ -236,7 +237,7 @@ def anomaly_lines(anomalies: dict[str, Any]) -> Iterator[str]:
 
 
 def replicas_line(replicas: dict[str, Any]) -> str:
-    """Who holds whose state, as the newest round saw it, and what that cost."""
+    """Return who holds whose state, as the newest round saw it, and what that cost."""
     families = "  ".join(ranks_text(ranks) for ranks in replicas["families"])
     diverged = f"  differs: {ranks_text(replicas['diverged'])}" if replicas["diverged"] else ""
     cost = f"{replicas['bytes'] / 1e6:.1f} MB in {replicas['cost_ms']:.1f} ms"

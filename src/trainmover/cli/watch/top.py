@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
-    """Until the run ends."""
+    """Show the run until it ends."""
     live = sys.stdout.isatty() and not as_json
     shown: Callable[[dict[str, Any], list[str]], str]
     shown = Frames().frame if live else Lines(as_json=as_json).line
@@ -51,7 +51,7 @@ def follow(client: Client, every_s: float, *, as_json: bool = False) -> int:
 
 
 def _looks(client: Client, every_s: float) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """What is there, and the newest sentences."""
+    """Yield what is there, and the newest sentences."""
     after, said = 0, list[str]()
     while True:
         status = client.status()
@@ -64,13 +64,13 @@ def _looks(client: Client, every_s: float) -> Iterator[tuple[dict[str, Any], lis
 
 
 class Frames:
-    """Each drawn over the one before."""
+    """Frames for a terminal, each drawn over the one before."""
 
     def __init__(self) -> None:
         self._height = 0
 
     def frame(self, status: dict[str, Any], said: list[str]) -> str:
-        """What to write, to have it there."""
+        """Return what to write to have the frame there."""
         columns, height = shutil.get_terminal_size()
         drawn = frame(status, said, columns, height)
         up = _UP_AND_CLEAR.format(self._height) if self._height else ""
@@ -103,7 +103,7 @@ def _drawn(status: dict[str, Any], said: list[str], columns: int, rows: int) -> 
 
 
 def progress(status: dict[str, Any], columns: int = 0) -> str:
-    """How far it is."""
+    """Return how far the run is."""
     return line(
         status["step"],
         status["length"],
@@ -115,7 +115,8 @@ def progress(status: dict[str, Any], columns: int = 0) -> str:
 
 
 class Lines:
-    """For a file: one line for each look at which the run was further, or did something else."""
+    """Lines for a file: one line for each look at which the run was further, or did something
+    else."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

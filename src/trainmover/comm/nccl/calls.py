@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operation: what torch's arguments mean, in calls of libnccl.
+"""Operations: what torch's arguments mean, in calls of libnccl.
 
 One function per operation, taking the `Stage` of the call and the arguments of the ProcessGroup
 method. What is only moved goes as bytes. Lists are one ncclGroup of single calls.
@@ -143,7 +143,7 @@ def _allgather(stage: Stage, args: Args, named: Named) -> Any:
 
 
 def _one_for_each(checks: Checks, lists: Any, like: Tensor, what: str) -> Sequence[Tensor]:
-    """The only list: a tensor for every seat, of one type, and of any size."""
+    """Return the only list: a tensor for every seat, of one type, and of any size."""
     tensors = checks.nested(lists, what)
     if len(tensors) != checks.size:
         checks.refuse(f"requires {checks.size} {what} tensors, one for every rank")
@@ -154,12 +154,13 @@ def _one_for_each(checks: Checks, lists: Any, like: Tensor, what: str) -> Sequen
 
 
 def _are_even(tensors: Sequence[Tensor], like: Tensor) -> bool:
-    """All seats answer alike: each has all the sizes, and its own is that of `like`."""
+    """Tell whether sizes are even. All seats answer alike: each has all the sizes, and its own is
+    that of `like`."""
     return all(tensor.shape == like.shape for tensor in tensors)
 
 
 def _gather_uneven(stage: Stage, given: Tensor, tensors: Sequence[Tensor]) -> None:
-    """A broadcast from every seat, as one call."""
+    """Broadcast from every seat, as one call."""
     Checks("allgather", stage.size).alike(tensors[stage.seat], given, stage.seat)
     source = stage.reads(given).data_ptr()
     for seat, tensor in enumerate(tensors):
@@ -217,7 +218,7 @@ def _reduce_scatter(stage: Stage, args: Args, named: Named) -> Any:
 def _scatter_uneven(
     stage: Stage, checks: Checks, output: Tensor, parts: Sequence[Tensor], asked: Any
 ) -> None:
-    """A reduction to every seat, as one call."""
+    """Reduce to every seat, as one call."""
     checks.alike(parts[stage.seat], output, stage.seat)
     reduction, target = Reduction(asked, output.dtype), stage.writes(output)
     operator = stage.operator(reduction)
@@ -306,7 +307,7 @@ def _alltoall_single(stage: Stage, args: Args, named: Named) -> Any:
 
 
 def _exchange(stage: Stage, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """What has no elements is no message: both ends know it."""
+    """Send and receive. What has no elements is no message: both ends know it."""
     for seat, (tensor, output) in enumerate(zip(given, outputs, strict=True)):
         if tensor.numel():
             _send_to(stage, tensor, seat)
@@ -315,7 +316,7 @@ def _exchange(stage: Stage, given: Sequence[Tensor], outputs: Sequence[Tensor]) 
 
 
 def _barrier(stage: Stage, args: Args, named: Named) -> Any:
-    """The host itself waits for it."""
+    """Have the host itself wait for all seats."""
     one = stage.holds(stage.session.scratch())
     at = one.data_ptr()
     stage.call(lambda nccl, on: nccl.all_reduce(at, at, 1, UINT8, MAX, *on))
@@ -388,6 +389,6 @@ CALLS = {op: _ALL[op] for op in ALL_OPS}
 
 
 def lies_in(device_holds: Callable[[Tensor], bool], args: Args, named: Named) -> bool | None:
-    """Whether the call's first tensor lies on the device; None if it has no tensor."""
+    """Tell whether the call's first tensor lies on the device; None if it has no tensor."""
     first = next(flat((*args, *named.values())), None)
     return None if first is None else device_holds(first)

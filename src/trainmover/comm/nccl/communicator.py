@@ -64,8 +64,8 @@ def warm_up(device: Device) -> None:
 
 
 def _spares_the_job(error: Exception | None) -> bool:
-    """Whether an init that failed may succeed in the next epoch: not if the library was misused,
-    and not if the device is lost."""
+    """Tell whether an init that failed may succeed in the next epoch: not if the library was
+    misused, and not if the device is lost."""
     if isinstance(error, NcclError):
         return error.code in (SYSTEM_ERROR, INTERNAL_ERROR, REMOTE_ERROR)
     return isinstance(error, torch.OutOfMemoryError)

@@ -41,7 +41,7 @@ def prove(session: "NcclSession") -> str:
 
 
 def _added(session: "NcclSession", values: Tensor, elements: int) -> tuple[Tensor, Tensor]:
-    """What a reduce_scatter and an all_reduce of so many numbers, or a few more, come to.
+    """Return what a reduce_scatter and an all_reduce of so many numbers, or a few more, come to.
 
     An all_gather is made beside them for its connections: it adds nothing.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the communicator needs of a device: streams, events, and who waits for whom.
+"""Devices, as the communicator needs them: streams, events, and who waits for whom.
 
 A thin seam. Behind it is CUDA (`CudaDevice`), or what lies beside the library that
 `TRAINMOVER_NCCL` names, if that is a stand-in with streams of its own.
@@ -39,22 +39,22 @@ class Device(Protocol):
     device: torch.device
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether the tensor lies in its memory."""
+        """Tell whether the tensor lies in its memory."""
 
     def here(self) -> contextlib.AbstractContextManager[Any]:
-        """Within it, what this thread asks the driver is asked of this device."""
+        """Return a context within which this thread asks the driver about this device."""
 
     def stream(self) -> Any:
-        """A new stream of ours."""
+        """Return a new stream of ours."""
 
     def handle(self, stream: Any) -> int:
-        """As libnccl takes it."""
+        """Return the stream as libnccl takes it."""
 
     def follow_caller(self, stream: Any) -> None:
         """What `stream` is given from now on comes behind what the caller was given so far."""
 
     def mark(self, stream: Any) -> Any:
-        """An event behind all that the stream was given so far."""
+        """Return an event behind all that the stream was given so far."""
 
     def has_come(self, event: Any) -> bool:
         """Raises RuntimeError if the device is lost."""
@@ -70,10 +70,10 @@ class Device(Protocol):
         """Have tensor operations done on the stream, behind what it was given so far."""
 
     def promise(self, event: Any, stream: Any, value: Any) -> "torch.futures.Future[Any]":
-        """A future of `value`; whoever waits for it, in C++ too, comes behind the event."""
+        """Return a future of `value`; whoever waits for it, in C++ too, comes behind the event."""
 
     def records(self) -> bool:
-        """Whether the caller's kernels are being captured for a graph, and not run."""
+        """Tell whether the caller's kernels are being captured for a graph, and not run."""
 
     def synchronize(self) -> None:
         """Block until all that this process has given the device is done, on every stream. Raises
@@ -137,7 +137,7 @@ class CudaDevice:
 
 
 def own_device(asked: torch.device | None, local_rank: int) -> Device:
-    """The one that a group of this process talks from.
+    """Return the device that a group of this process talks from.
 
     asked       what the script has given; None: the one it has set, or the one of its local rank
     """
@@ -158,7 +158,7 @@ def own_device(asked: torch.device | None, local_rank: int) -> Device:
 
 @functools.cache
 def _stand_in() -> Device | None:
-    """The device of a library that brings one of its own."""
+    """Return the device of a library that brings one of its own."""
     given = library()
     if not hasattr(given.dll, "fakeStreamCreate"):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How communicators end: all of a process together, in a thread, while the device makes progress.
+"""Ends of communicators: all of a process together, in a thread, while the device makes progress.
 
 A kernel that waits for a seat that is gone spins until its communicator's abort flag is set, and it
 may stand before another group's kernel, which then cannot end either. Who ended one communicator
@@ -29,7 +29,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Ends(Protocol):
-    """What there is to know of a communicator in order to end it.
+    """State of a communicator that is needed to end it.
 
     calling    held by who is inside a call of it
     ended      its kernels have ended, or it is leaked
@@ -49,7 +49,7 @@ class Ends(Protocol):
 
 
 class Endings:
-    """Of one process."""
+    """Ends of the communicators of one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Endings:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is aborted within it is ended as one."""
+        """Return a context; what is aborted within it is ended as one."""
         with self._lock:
             outermost = self._gathered is None
             if outermost:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a seat says of itself before it connects, and the library's call that connects all seats of
+"""Introduction of a seat before it connects, and the library's call that connects all seats of
 one communicator, in a thread of its own."""
 
 import os
@@ -15,7 +15,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 def own_card(library: Library, device: Device) -> Card:
-    """Of this process."""
+    """Return the card of this process."""
     return Card(library.version, device.name, os.environ.get("NCCL_HOSTID", ""))
 
 
@@ -62,5 +62,5 @@ class Init:
 
     @property
     def leaked(self) -> bool:
-        """Whether a thread still stands in the library, and nobody waits for it."""
+        """Tell whether a thread still stands in the library, and nobody waits for it."""
         return self._left and not self._over.is_set()

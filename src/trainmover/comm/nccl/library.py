@@ -34,7 +34,7 @@ UINT8 = 1
 
 
 class UniqueId(ctypes.Structure):
-    """By which the seats of one communicator find each other."""
+    """Identifier by which the seats of one communicator find each other."""
 
     _fields_ = [("internal", c_char * 128)]
 
@@ -82,7 +82,7 @@ class NcclPeerLost(NcclError, ConnectionEnded):
 
 
 def error_of(call: str, code: int, text: str, last: str) -> RuntimeError:
-    """What a failed call raises.
+    """Return what a failed call raises.
 
     text  what the code means
     last  what the library said last, which names the cause; "" for nothing
@@ -148,7 +148,7 @@ class Library:
 
     @property
     def text(self) -> str:
-        """Its version, for people."""
+        """Return the library's version, for people."""
         return in_words(self.version)
 
     def _bound(self, name: str, *types: Any) -> Callable[..., None]:
@@ -175,7 +175,7 @@ class Library:
         return made
 
     def init(self, size: int, seat: int, unique_id: UniqueId) -> int:
-        """A communicator. Blocks until all seats came: in the background only.
+        """Return a communicator. Blocks until all seats came: in the background only.
 
         One that fails here while its process lives keeps its sockets, and the other seats wait for
         it: it is aborted.
@@ -191,7 +191,7 @@ class Library:
         return comm.value
 
     def async_error(self, comm: int) -> RuntimeError | None:
-        """What has gone wrong in the background; None for nothing."""
+        """Return what has gone wrong in the background; None for nothing."""
         code = c_int()
         self._async_error(comm, byref(code))
         if code.value in (SUCCESS, IN_PROGRESS):
@@ -199,7 +199,8 @@ class Library:
         return self._failed("a call under way", code.value)
 
     def premul_sum(self, factor: Any, code: int, comm: int) -> int:
-        """An operator that multiplies by a factor, which lies in the host's memory, before it adds.
+        """Return an operator that multiplies by a factor, which lies in the host's memory, before
+        it adds.
 
         factor  a ctypes number, or an array of one, of the type that `code` names
         """
@@ -218,12 +219,13 @@ def _text(said: bytes | None) -> str:
 
 @functools.cache
 def library() -> Library:
-    """The one of this process. Raises UserError where there is none, or too old a one."""
+    """Return the library of this process. Raises UserError where there is none, or too old a
+    one."""
     return Library(os.environ.get(_FILE) or _loaded() or _USUAL)
 
 
 def _loaded() -> str:
-    """The file that torch has loaded; "" if it has none."""
+    """Return the file that torch has loaded; "" if it has none."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     paths = [line.split(maxsplit=5)[5] for line in lines if "/libnccl.so" in line]
     return paths[0] if paths else ""

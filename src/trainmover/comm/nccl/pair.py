@@ -41,7 +41,7 @@ class Pair:
         self._closed = False
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether it can go this way: in one piece, in this device's memory."""
+        """Tell whether a tensor can go this way: in one piece, in this device's memory."""
         return self._device.holds(tensor) and tensor.is_contiguous()
 
     def send(self, tensors: Sequence[Tensor], over: Over) -> Iterator[int]:
@@ -82,7 +82,7 @@ class Pair:
             time.sleep(_LOOK_AGAIN_S)
 
     def _begin(self, call: Callable[..., None], batch: Sequence[Tensor]) -> object:
-        """The event of its end."""
+        """Begin a transfer; return the event of its end."""
         with self.calling, self._device.here():
             if self._closed:
                 raise _lost("it is closed")
@@ -105,22 +105,22 @@ class Pair:
 
 
 class Pairing:
-    """How this process makes its end of one. Raises UserError where there is no libnccl."""
+    """Maker of this process's end of a pair. Raises UserError where there is no libnccl."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._library = library()
 
     def card(self) -> str:
-        """What the other end must know of this one."""
+        """Return what the other end must know of this one."""
         return own_card(self._library, self._device).text()
 
     def unique_id(self) -> str:
-        """By which both ends find each other."""
+        """Return the identifier by which both ends find each other."""
         return self._library.unique_id().to_hex()
 
     def check(self, theirs: str) -> None:
-        """Whether the two could connect. Raises PeerLost."""
+        """Check that the two could connect. Raises PeerLost."""
         check_cards(
             "of a source and its joiner", [own_card(self._library, self._device), Card.read(theirs)]
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether seats can talk over NCCL at all, from what each says of itself. Pure."""
+"""Check whether seats can talk over NCCL at all, from what each says of itself. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

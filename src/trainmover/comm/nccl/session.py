@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One group's NCCL communicator within one epoch."""
+"""Session: one group's NCCL communicator within one epoch."""
 
 import threading
 import time
@@ -211,7 +211,7 @@ class NcclSession:
         return self._swept
 
     def scratch(self) -> Tensor:
-        """An element to say that one is there; the same one each time."""
+        """Return an element to say that one is there; the same one each time."""
         if self._scratch is None:
             self._scratch = self.on_device(torch.zeros(1, dtype=torch.uint8))
         return self._scratch
@@ -298,8 +298,8 @@ class NcclSession:
             flight.cut = self.cut = True
 
     def is_lost(self) -> bool:
-        """Whether nothing more is to be expected. Asked by who waits on the host: an error in the
-        background, of which nobody else tells, ends the session here."""
+        """Tell whether nothing more is to be expected. Asked by who waits on the host: an error in
+        the background, of which nobody else tells, ends the session here."""
         if self.lost:
             return True
         if not self.over and (trouble := self.trouble()) is not None:
@@ -323,7 +323,7 @@ class NcclSession:
         self.abort(str(trouble))
 
     def trouble(self) -> RuntimeError | None:
-        """What the library has noted in the background; None for nothing."""
+        """Return what the library has noted in the background; None for nothing."""
         if self.over or self.freed.is_set():
             return self.failed
         return self.library.async_error(self.comm)
@@ -332,7 +332,8 @@ class NcclSession:
         return error
 
     def judge(self, error: Exception) -> Exception | None:
-        """What the caller gets to see of it: nothing when a lost peer is the runtime's affair."""
+        """Return what the caller gets to see of it: nothing when a lost peer is the runtime's
+        affair."""
         if self._absorb is not None and self._absorb(error):
             return None
         return error
@@ -344,7 +345,8 @@ class NcclSession:
         return bool(self._flights)
 
     def come_through(self) -> bool:
-        """Whether all that was begun is done on the device. Raises RuntimeError if that is lost."""
+        """Tell whether all that was begun is done on the device. Raises RuntimeError if that is
+        lost."""
         self.sweep()
         return not self._flights
 

@@ -24,7 +24,7 @@ Call = Callable[[Library, tuple[int, int]], None]
 
 
 class Stage:
-    """What one call needs beside its arguments.
+    """Needs of one call beside its arguments.
 
     keep        stays alive until the call is over
     only_reads  the call writes nothing at this seat, also not to its outputs
@@ -44,7 +44,7 @@ class Stage:
         self.operators: list[int] = []
 
     def reads(self, tensor: Tensor) -> Tensor:
-        """The tensor's values, in one piece."""
+        """Return the tensor's values, in one piece."""
         self.inputs.append(whole := self._whole(tensor))
         return whole
 
@@ -91,7 +91,8 @@ class Stage:
         self.copies.append((tensor, values))
 
     def operator(self, reduction: Reduction) -> Callable[[], int]:
-        """Its number, once the call is made: one with a factor belongs to a communicator."""
+        """Return the operator's number, once the call is made: one with a factor belongs to a
+        communicator."""
         if reduction.operator is not None:
             known = reduction.operator
             return lambda: known
@@ -125,7 +126,7 @@ class Stage:
         return [t for t in self.indices if t.untyped_storage().data_ptr() not in inputs]
 
     def copy_back(self) -> None:
-        """Also into a leaf that wants a gradient."""
+        """Copy, also into a leaf that wants a gradient."""
         with torch.no_grad():
             for tensor, values in self.copies:
                 tensor.copy_(values.view(tensor.shape))

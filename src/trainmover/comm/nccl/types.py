@@ -67,7 +67,7 @@ class Reduction:
 
     @staticmethod
     def _of_truths(kind: Any) -> Any:
-        """A sum of truths is whether any is true, as in torch."""
+        """Return the reduction of truths: a sum is whether any is true, as in torch."""
         if kind == _KINDS.SUM:
             return _KINDS.MAX
         if kind == _KINDS.AVG:
@@ -79,7 +79,7 @@ class Reduction:
 
 
 def _factor(asked: Any, dtype: torch.dtype) -> Any:
-    """The factor in the host's memory, in the type of the values."""
+    """Return the factor in the host's memory, in the type of the values."""
     if dtype not in _FACTORS:
         raise RuntimeError(f"Cannot use ReduceOp.PREMUL_SUM with {dtype}")
     value = torch.as_tensor(premul_factor(asked)).detach().cpu().to(dtype).reshape(())
@@ -89,5 +89,5 @@ def _factor(asked: Any, dtype: torch.dtype) -> Any:
 
 
 def nbytes(tensor: Tensor) -> int:
-    """What is moved goes by its bytes, whatever its type."""
+    """Return the tensor's size in bytes: what is moved goes by these, whatever its type."""
     return tensor.numel() * tensor.element_size()

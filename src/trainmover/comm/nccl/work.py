@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Flight:
-    """One call.
+    """Call under way.
 
     event    comes when its outputs are final, or its session has ended; None: not on its way yet
     keep     stays alive until then, or until the caller's stream waits for it
@@ -86,7 +86,7 @@ class NcclWork(Work):
         session.gave_up()
 
     def get_future(self) -> "torch.futures.Future[Any]":
-        """Of the outputs; whoever waits for it comes behind the call."""
+        """Return a future of the outputs; whoever waits for it comes behind the call."""
         if self._future is None:
             session, flight = self._session, self._flight
             outputs = list(flat(self._outputs))

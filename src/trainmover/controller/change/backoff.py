@@ -44,7 +44,7 @@ def retry_us(job: Job, machine: MachineId) -> int:
 
 
 def retry_due(job: Job, now_us: int) -> bool:
-    """Whether a machine may be moved again: the host is to say so."""
+    """Tell whether a machine may be moved again: the host is to say so."""
     return any(0 < until_us <= now_us for _, until_us in job.failed_moves.values())
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who keeps the records and snapshots of a machine's ranks: its buddy, another machine. Pure.
+"""Keepers of the records and snapshots of a machine's ranks: its buddy, another machine. Pure.
 
 Machines stand in a ring, and each has the next one keep its own. Those of one failure domain (a
 rack, or else a host) may be lost together, so they stand in the ring by turns: the first of each
@@ -127,7 +127,7 @@ def _keepers_in(job: Job, ring: list[MachineId]) -> dict[MachineId, MachineId]:
 
 
 def _others(job: Job, seats: tuple[MachineId, ...]) -> list[MachineId]:
-    """The standby to ask, elsewhere if there is one."""
+    """Return the standby to ask, elsewhere if there is one."""
     taken = set(seats)
     here = {job.machines[name].domain for name in taken if name in job.machines}
     others = [machine for machine in job.machines.values() if machine.id not in taken]

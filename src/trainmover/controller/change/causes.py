@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind of trouble ended a process or a machine, read from what was said of it. Pure.
+"""Kinds of trouble that end a process or a machine, read from what was said of it. Pure.
 
 A rule is a kind and words that stand for it; the first rule that finds its words decides, and the
 sentence that has them is shown with it: whoever doubts the kind can judge for himself. Nothing is
@@ -67,7 +67,8 @@ _RULES: list[tuple[Exit, re.Pattern[str]]] = [
 
 
 def exit_of(*texts: str) -> Read:
-    """Of all that was said: causes, notes, a process's last words; lines count by themselves.
+    """Return the cause in all that was said: causes, notes, a process's last words; lines count by
+    themselves.
 
     >>> exit_of("worker 0 of m2 ended (signal 9: the kernel was out of memory)").kind
     <Exit.MEMORY: 'out of memory'>

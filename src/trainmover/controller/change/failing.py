@@ -56,7 +56,7 @@ def _described(one: Incident, first: Incident) -> str:
 
 
 def _innermost(stack: str) -> str:
-    """Of the main thread, which comes last."""
+    """Return the innermost frame of the main thread, which comes last."""
     frames = stack.rpartition("Thread 0x")[2].splitlines()[1:] if "Thread 0x" in stack else []
     shown = frames[:FRAMES_SHOWN] or stack.splitlines()[:1]
     return "\n".join(f"    {line.strip()}" for line in shown)

@@ -92,7 +92,7 @@ def _as_rung_2(job: Job, why: str) -> dict[str, Any]:
 
 
 def newest(job: Job) -> Step:
-    """The last step that somebody has committed, as far as ranks or their records tell."""
+    """Return the last step that somebody has committed, as far as ranks or their records tell."""
     assert job.change is not None
     said = [position.committed for position in job.change.positions.values()]
     held = incident(job, job.change.incident).held.values()

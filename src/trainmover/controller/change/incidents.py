@@ -11,12 +11,12 @@ from trainmover.protocol.messages import Committed
 
 
 def with_incident(job: Job, new: Incident) -> Job:
-    """The job with one incident more, which is open."""
+    """Return the job with one incident more, which is open."""
     return replace(job, incidents=(*job.incidents, new))
 
 
 def amend(job: Job, number: int, **changes: Any) -> Job:
-    """The job with one incident changed."""
+    """Return the job with one incident changed."""
     return replace(
         job,
         incidents=tuple(
@@ -32,7 +32,7 @@ def in_new_epoch(job: Job, number: int, epoch: Epoch, **changes: Any) -> Job:
 
 
 def incident(job: Job, number: int) -> Incident:
-    """The incident with this number, which has not left the job."""
+    """Return the incident with this number, which has not left the job."""
     return next(one for one in reversed(job.incidents) if one.number == number)
 
 
@@ -43,7 +43,7 @@ def mark(job: Job, number: int, phase: str, at_us: int) -> Job:
 
 
 def open_incident(job: Job) -> Incident | None:
-    """The incident that waits for its first commit, or is under way."""
+    """Return the incident that waits for its first commit, or is under way."""
     last = job.incidents[-1] if job.incidents else None
     return last if last is not None and last.outcome is Outcome.OPEN else None
 
@@ -82,15 +82,15 @@ def count_rank(job: Job, rank: int, at_us: int) -> Job:
 
 @kept_for("briefs", "incidents")
 def lately(job: Job) -> tuple[Incident, ...]:
-    """All that may count for what is decided, oldest first; the older ones as briefs."""
+    """Return all that may count for what is decided, oldest first; the older ones as briefs."""
     return (*job.briefs, *job.incidents)
 
 
 def found(job: Job, number: int) -> Incident | None:
-    """The incident with this number, maybe as a brief; None: it is longer ago."""
+    """Return the incident with this number, maybe as a brief; None: it is longer ago."""
     return next((one for one in reversed(lately(job)) if one.number == number), None)
 
 
 def next_number(job: Job) -> int:
-    """Of the incident that is to be opened."""
+    """Return the number of the incident that is to be opened."""
     return job.incidents[-1].number + 1 if job.incidents else 1

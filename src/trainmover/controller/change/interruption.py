@@ -134,8 +134,8 @@ def _open_epoch(
 
 
 def _crashes(job: Job, machine: MachineId | None) -> int:
-    """How often its processes have ended in a row: a change in which that goes on is no progress,
-    while each of many machines may lose its processes once at the same moment."""
+    """Return how often its processes have ended in a row: a change in which that goes on is no
+    progress, while each of many machines may lose its processes once at the same moment."""
     known = None if machine is None else job.machines.get(machine)
     return 0 if known is None else known.crashes
 

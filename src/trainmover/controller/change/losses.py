@@ -22,7 +22,7 @@ NAMED_MAX = 6
 
 
 def losses_text(lost: Sequence[Lost]) -> str:
-    """Who was lost and why, each reason once.
+    """Return who was lost and why, each reason once.
 
     >>> def of(machine, why):
     ...     return Lost(machine=machine, why=why, heard_us=0)
@@ -120,8 +120,8 @@ def cannot_go_on(
 
 
 def _keeps(job: Job, machine: MachineId) -> bool:
-    """Whether it is gone, and ranks wait for it before each step: a standby has the records of a
-    job of one machine. They see it at once where its links end; where its host has lost power
+    """Tell whether it is gone, and ranks wait for it before each step: a standby has the records of
+    a job of one machine. They see it at once where its links end; where its host has lost power
     they would stand for ever."""
     if machine in job.machines or job.finished:  # No rank makes a step without one that is through.
         return False

@@ -71,7 +71,7 @@ def request_move(job: Job, event: MoveRequested) -> Decision:
 def begin_move(
     job: Job, machine: MachineId, cause: str, trigger: Trigger, *, request: str, at_us: int
 ) -> Decision | str:
-    """The job with the move under way; or why it is not."""
+    """Return the job with the move under way; or why it is not."""
     return begin_moves(job, [machine], cause, trigger, request=request, at_us=at_us)
 
 
@@ -85,7 +85,7 @@ def begin_moves(
     at_us: int,
     to: Mapping[Slot, MachineId] | None = None,
 ) -> Decision | str:
-    """The same, of several machines as one change: all of them or none.
+    """Begin a move of several machines as one change: all of them or none.
 
     to: who takes which slot; None: the readiest standbys
     """
@@ -262,13 +262,14 @@ def _switch(job: Job, at_us: int) -> Decision:
 
 
 def _sources(job: Job, change: Change, rank: Rank) -> list[Rank]:
-    """The leaver and its replicas; if it has diverged, only those who hold what it ought to."""
+    """Return the leaver and its replicas; if it has diverged, only those who hold what it ought
+    to."""
     others = replicas(job, rank, survivors(job, change))
     return others if others and rank in job.comparison.diverged else [rank, *others]
 
 
 def cancel_move(job: Job, why: str, *, failed: bool = False) -> Decision:
-    """Before the switch: the joiner goes back to the pool, everybody else trains on."""
+    """Cancel before the switch: the joiner goes back to the pool, everybody else trains on."""
     change = job.change
     assert change is not None
     effects: list[Effect] = [
@@ -306,6 +307,6 @@ def answer_done_moves(job: Job) -> Decision:
 
 
 def who_moves(move: Incident) -> str:
-    """Each machine, and the one that takes its ranks."""
+    """Return each machine, and the one that takes its ranks."""
     pairs = ((move.machine, move.joiner), *move.further)
     return ", ".join(f"{leaver} -> {joiner}" for leaver, joiner in pairs)

@@ -58,7 +58,8 @@ def options(
 
 
 def of_slow(job: Job, *, more_ms: float, steps: int, pause_ms: float) -> tuple[Option, ...]:
-    """Of the move that has just begun, away from a slow machine: what it costs decides there.
+    """Return the costs of the move that has just begun, away from a slow machine: what it costs
+    decides there.
 
     more_ms   each of `steps` takes longer
     """
@@ -68,7 +69,7 @@ def of_slow(job: Job, *, more_ms: float, steps: int, pause_ms: float) -> tuple[O
 
 
 def way_of(incident: Incident) -> str:
-    """Which of them it was in the end; "" of what nobody has weighed."""
+    """Return which option it was in the end; "" of what nobody has weighed."""
     if incident.kind is not Kind.RECOVERY:
         return STANDBY if incident.options else ""
     if incident.rung > 1:
@@ -101,7 +102,7 @@ def _standby(job: Job, joiners: Mapping[Slot, MachineId], slots: list[Slot]) -> 
 
 
 def _run_ms(job: Job, slot: Slot, name: MachineId) -> float | None:
-    """What it must run before it can take the slot: nothing, if it holds that run."""
+    """Return what a machine must run before it can take the slot: nothing, if it holds that run."""
     machine = job.machines[name]
     if machine.held == slot:
         return 0.0

@@ -24,7 +24,7 @@ STACK_CHARS = 2000
 
 
 def let_go(job: Job) -> tuple[Job, tuple[Effect, ...]]:
-    """At the end of a decision."""
+    """Let go of past incidents at the end of a decision."""
     over = job.incidents[:-KEPT]
     if not over:
         return job, ()
@@ -34,7 +34,7 @@ def let_go(job: Job) -> tuple[Job, tuple[Effect, ...]]:
 
 
 def brief(incident: Incident) -> Incident:
-    """The same, without what it has for each rank or machine, but for a few."""
+    """Return the incident without what it has for each rank or machine, but for a few."""
     moved = [one for one in incident.certificates if one.bytes]
     return replace(
         incident,

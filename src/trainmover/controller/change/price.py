@@ -74,12 +74,12 @@ def price_of(job: Job, lost: Sequence[Lost], *, newest: Step, step_ms: float) ->
 
 
 def can_be_given_up(job: Job, machine: MachineId) -> bool:
-    """Whether the job would go on if this machine went now, maybe once another has come."""
+    """Tell whether the job would go on if this machine went now, maybe once another has come."""
     return bool(_way_without(job, machine))
 
 
 def can_be_replaced(job: Job, machine: MachineId) -> bool:
-    """Whether the job would go on without this machine, and wait for no other."""
+    """Tell whether the job would go on without this machine, and wait for no other."""
     return _way_without(job, machine) not in ("", WAIT)
 
 
@@ -118,8 +118,8 @@ def _not_held(job: Job, after: Job, change: Change) -> str:
 
 
 def _is_kept(job: Job, after: Job, slot: Slot) -> bool:
-    """Whether the machine that keeps the records of the slot's ranks is still there. Ranks that
-    have not switched yet may have theirs with a keeper that they had before."""
+    """Tell whether the machine that keeps the records of the slot's ranks is still there. Ranks
+    that have not switched yet may have theirs with a keeper that they had before."""
     change, told = job.change, after.keepers.get(slot, ())[:1]
     if change is not None and change.stage is Stage.SWITCH:
         heard = set(job.spec.ranks(slot)) <= change.switched

@@ -107,7 +107,7 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
 
 
 def _records_known(job: Job, change: Change) -> bool:
-    """Whether every machine that may hold a record that counts has said what it holds.
+    """Tell whether every machine that may hold a record that counts has said what it holds.
 
     Those are the machines with ranks and their keepers: a rank puts its record with the keeper that
     it was told, and is told of another only behind a boundary, where no gate passes. A standby that

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ranks report of the change under way, and of the first commit after it. Pure."""
+"""Reports of ranks on the change under way, and of the first commit after it. Pure."""
 
 from trainmover.controller.change.from_disk import without_unusable
 from trainmover.controller.change.incidents import amend, first_commit, incident, mark
@@ -62,7 +62,7 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
 
 
 def _machine_of(job: Job, rank: Rank) -> MachineId:
-    """The machine that has the rank, or is to take it."""
+    """Return the machine that has the rank, or is to take it."""
     slot = Slot(rank // job.spec.nproc)
     joiners = job.change.joiners if job.change is not None else {}
     return joiners.get(slot, job.seats[slot])
@@ -156,7 +156,7 @@ def _speaks_for(
     machine: MachineId,
     fact: Prepared | Position | AtBoundary | Loaded | Switched | Unproven,
 ) -> bool:
-    """Whether `machine` is the one whose word counts for this rank at this point."""
+    """Tell whether `machine` is the one whose word counts for this rank at this point."""
     slot = fact.rank // job.spec.nproc
     if slot >= len(job.seats):
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has which seat, who may have none, and who takes part in a change of seats. Pure."""
+"""Seats: who has which, who may have none, and who takes part in a change. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,25 +11,27 @@ from trainmover.ids import MachineId, Rank, Slot, Step
 
 
 def with_machine(job: Job, machine: MachineId, **changes: Any) -> Job:
-    """The job with one machine changed."""
+    """Return the job with one machine changed."""
     changed = replace(job.machines[machine], **changes)
     return replace(job, machines=job.machines.having(machine, changed))
 
 
 def in_new_run(job: Job, machine: MachineId, **changes: Any) -> Job:
-    """The job with one machine changed that begins a run in the sandbox, the newest of all."""
+    """Return the job with one machine changed that begins a run in the sandbox, the newest of
+    all."""
     job = replace(job, runs=job.runs + 1)
     return with_machine(job, machine, run=job.runs, outdated=False, **changes)
 
 
 def with_cordon(job: Job, machine: MachineId, cordon: Cordon) -> Job:
-    """The job with one machine that takes no ranks; another cordon than it had, if it had one."""
+    """Return the job with one machine that takes no ranks; another cordon than it had, if it had
+    one."""
     return replace(job, cordoned={**job.cordoned, machine: cordon})
 
 
 def cordoned_by_people(job: Job, machine: MachineId, reason: str, at_us: int) -> Job:
-    """The job with one machine that somebody wants to take no ranks. That it will be taken away, or
-    seems about to fail, is as true as before: its ranks are still to go."""
+    """Return the job with one machine that somebody wants to take no ranks. That it will be taken
+    away, or seems about to fail, is as true as before: its ranks are still to go."""
     known = job.cordoned.get(machine, Cordon(at_us))
     return with_cordon(
         job, machine, replace(known, at_us=at_us, reason=reason, health=False, spared=False)
@@ -37,13 +39,13 @@ def cordoned_by_people(job: Job, machine: MachineId, reason: str, at_us: int) ->
 
 
 def without_cordon(job: Job, machine: MachineId) -> Job:
-    """The job with one machine that may take ranks."""
+    """Return the job with one machine that may take ranks."""
     left = {name: one for name, one in job.cordoned.items() if name != machine}
     return replace(job, cordoned=left)
 
 
 def without_machines(job: Job, machines: Iterable[MachineId]) -> Job:
-    """The job with some machines gone; their seats, if they had any, become vacant."""
+    """Return the job with some machines gone; their seats, if they had any, become vacant."""
     gone = set(machines)
     change = job.change
     if change is not None and gone & set(change.hedges.values()):
@@ -68,8 +70,8 @@ def at_hand(job: Job) -> list[Machine]:
 
 
 def other_torch(job: Job, machine: Machine) -> str:
-    """Both versions, if `machine` has another torch than the job's ranks: its numbers would differ,
-    or its collectives; "" if it has not, or that is not known yet."""
+    """Return both versions, if `machine` has another torch than the job's ranks: its numbers would
+    differ, or its collectives; "" if it has not, or that is not known yet."""
     if "" in (machine.torch, job.torch) or machine.torch == job.torch:
         return ""
     return f"it runs torch {machine.torch}, the job's ranks run torch {job.torch}"
@@ -90,13 +92,13 @@ def holders(change: Change, rank: Rank, step: Step, vaults: dict[MachineId, str]
 
 
 def address_of(job: Job, seats: tuple[MachineId, ...], rank: Rank) -> str:
-    """Where the worker of `rank` serves state."""
+    """Return where the worker of `rank` serves state."""
     slot, local_rank = divmod(rank, job.spec.nproc)
     return job.machines[seats[slot]].workers[local_rank]
 
 
 def goes_back(change: Change | None) -> bool:
-    """Whether what ranks have done since the newest cut does not count any more."""
+    """Tell whether what ranks have done since the newest cut does not count any more."""
     return change is not None and change.back
 
 
@@ -116,7 +118,7 @@ def survivors(job: Job, change: Change) -> list[Rank]:
 
 
 def too_few(job: Job, change: Change, said: int) -> bool:
-    """Whether fewer have said something than there are survivors. It need not tell so of every
+    """Tell whether fewer have said something than there are survivors. It need not tell so of every
     number, but is quick: of most facts of a large job it is all that has to be known.
 
     Who neither has a new machine nor speaks has finished: a slot is vacant, or all its ranks have.
@@ -131,8 +133,8 @@ def joining(job: Job, change: Change) -> list[Rank]:
 
 
 def parked(job: Job, change: Change) -> bool:
-    """Whether every joiner's workers have run the script and wait. The last ones are asked first:
-    while all go back it is asked at every event, and the first ones have mostly said so."""
+    """Tell whether every joiner's workers have run the script and wait. The last ones are asked
+    first: while all go back it is asked at every event, and the first ones have mostly said so."""
     return all(is_parked(job, name) for name in reversed(change.joiners.values()))
 
 
@@ -143,10 +145,10 @@ def is_parked(job: Job, name: MachineId) -> bool:
 
 
 def before_switch(change: Change | None) -> bool:
-    """Whether `change` is a move that can still be cancelled without the job noticing."""
+    """Tell whether `change` is a move that can still be cancelled without the job noticing."""
     return change is not None and change.kind is Kind.MOVE and change.stage is not Stage.SWITCH
 
 
 def drains(change: Change | None) -> bool:
-    """Whether all ranks have left their epoch, and wait for a switchover."""
+    """Tell whether all ranks have left their epoch, and wait for a switchover."""
     return change is not None and change.kind is Kind.RECOVERY and change.stage is not Stage.SWITCH

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What moves and recoveries share: groups are switched, and an epoch is put in force. Pure.
+"""Common part of moves and recoveries: groups are switched, and an epoch is put in force. Pure.
 
 Joiners have run the script as the ranks they are to take, and are parked. Once every rank stands at
 the boundary all exchange the members that change, and say so; then `Go`.
@@ -102,8 +102,8 @@ def send_switch(job: Job, sources: dict[Rank, list[Rank]]) -> Decision:
 
 
 def _to_each(job: Job, order: Switch, after: tuple[MachineId, ...]) -> Decision:
-    """The order, with the buddies of the ranks that a machine has or gets, and no others: told of
-    all ranks, all machines together would hear as much as the square of their number."""
+    """Return the order, with the buddies of the ranks that a machine has or gets, and no others:
+    told of all ranks, all machines together would hear as much as the square of their number."""
     keeper = keepers(job, after)
     kept_by = vaults_of(job, keeper)
     one_more = further_keepers(job, after)

@@ -23,7 +23,7 @@ from trainmover.protocol.messages import Position
 
 @dataclass(frozen=True)
 class Impossible:
-    """No verdict lets the job go on with the right bits. `why` is for the user."""
+    """Error: no verdict lets the job go on with the right bits. `why` is for the user."""
 
     why: str
 
@@ -34,7 +34,7 @@ def judge(
     held: Mapping[Rank, set[Step]],
     floor: Step,
 ) -> Step | Impossible:
-    """The last committed step, from the survivors' positions.
+    """Return the last committed step, from the survivors' positions.
 
     held   lost rank -> steps for which a living machine holds its record
     floor  an earlier verdict or boundary: never undone

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Named(NamedTuple):
-    """How handles of one type are known.
+    """Table of the handles of one type.
 
     tell  returns the name of one; "" if it has none any more
     own   returns those of this process, by name
