@@ -8,8 +8,8 @@ a group (its backend's name, its ranks, its tags) is written by torch itself and
 
 Also replaced: the rendezvous for `env://`, so that the runtime can lend its own store; the barrier
 over the store after init; and what unpickles the objects
-of `all_gather_object` and its kin, so that it never reads what a drained call has left. And Dynamo
-is told to leave our code alone.
+of `all_gather_object` and its kin, so that it never reads what a drained call has left. Channels
+beside the groups are refused (`side_channels`). And Dynamo is told to leave our code alone.
 """
 
 import functools
@@ -28,6 +28,7 @@ from trainmover.comm.failures import DrainedObject
 from trainmover.comm.groups import Groups, Mode
 from trainmover.comm.objects import goes_with_record
 from trainmover.comm.shim import ShimGroup
+from trainmover.comm.side_channels import SideChannelFinder
 from trainmover.communicators import NCCL
 from trainmover.errors import UserError
 from trainmover.torch_internals import compiling
@@ -162,6 +163,7 @@ def hook_torch(groups: Groups) -> None:
     replace_unpickling(_refusing_nothing)
     replace_batching(_as_one)
     replace_timeouts(_of_the_group)
+    SideChannelFinder(lambda: _installed[0].mode is not Mode.PLAIN).install()
 
 
 def _announcing(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -161,6 +161,7 @@ IN_MEMORY: Names = {
         "TCPStore",
         "Work",
         "_ProcessGroupWrapper",
+        "_SymmetricMemory",
         "get_debug_level",
     ),
     f"{_C10D}.AllgatherOptions": _ASYNC,
@@ -194,6 +195,7 @@ IN_MEMORY: Names = {
         "_update_process_group",
         "get_backward_stats",
     ),
+    f"{_C10D}._SymmetricMemory": ("empty_strided_p2p", "rendezvous"),
     f"{_C10D}.Work": ("_get_duration", "_get_op_type", "_source_rank"),
 }
 """By what has it, of all that torch has loaded by itself: what is written in C++ is in no file."""

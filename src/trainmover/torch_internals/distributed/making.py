@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed
+from torch._C._distributed_c10d import _SymmetricMemory
 from torch.distributed import distributed_c10d
 
 from trainmover.torch_internals.check import unknown
@@ -70,3 +71,11 @@ def replace_timeouts(around: Callable[[Stock], Stock]) -> None:
 def replace_unpickling(around: Callable[[Stock], Stock]) -> None:
     """Of what all_gather_object and its kin have received."""
     _c10d._tensor_to_object = around(_c10d._tensor_to_object)
+
+
+def replace_symmetric_memory(around: Callable[[Stock], Stock]) -> None:
+    """What allocates and connects it, from Python; operators in C++ take what these have made."""
+    memory: Any = _SymmetricMemory
+    for name in ("empty_strided_p2p", "get_mempool_allocator", "rendezvous"):
+        if hasattr(memory, name):
+            setattr(memory, name, staticmethod(around(getattr(memory, name))))
