@@ -156,7 +156,7 @@ def shown(value: Any) -> str:
             known = fields(value)
             return _named(value, [(one.name, one.default, one.default_factory) for one in known])
         case _ if isinstance(value, Iterable) and not isinstance(value, bytes):
-            return "[" + ", ".join(map(shown, value)) + "]"
+            return "[" + ", ".join(filter(None, map(shown, value))) + "]"
         case _:
             return str(value)
 

@@ -13,6 +13,7 @@ from trainmover.controller.state import (
     MachineState,
     Outcome,
     Phase,
+    Trigger,
 )
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
 from trainmover.protocol.messages import (
@@ -83,6 +84,7 @@ def incident(**changes: object) -> Incident:
     known: dict[str, object] = {
         "number": 1, "kind": Kind.RECOVERY, "machine": MachineId("m2"), "joiner": MachineId("m3"),
         "ranks": (Rank(1),), "cause": "m2 was lost", "rung": 1, "epoch": Epoch(2),
+        "trigger": Trigger.LOST,
     }  # fmt: skip
     return Incident(**(known | changes))
 

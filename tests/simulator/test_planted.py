@@ -139,7 +139,7 @@ SLOWNESS = {
         ("pace", "_helped", "self._measured = move.incident", "return []"),
     "a machine is moved on mere suspicion":
         ("answer", "slow_suspected", "hold_for(job, slot, since_us)",
-         'begin_move(job, event.machine, "", Trigger.MOVE, request="", at_us=event.at_us)'),
+         'begin_move(job, event.machine, Cause(Trigger.MOVE, ""), request="", at_us=event.at_us)'),
     "a finding is made of the steps before those that it names":
         ("pace", "_finding", "medians(seen.last(steps))", "medians([*seen.samples][:-steps])"),
     "a finding shows steps as if it had seen more of them":

@@ -6,7 +6,16 @@ from trainmover.controller.change.losses import process_gone
 from trainmover.controller.change.move import cancel_move
 from trainmover.controller.change.seats import before_switch, goes_back
 from trainmover.controller.effects import Decision, Effect, Send, end
-from trainmover.controller.state import Job, Kind, MachineState, Outcome, Phase, Stage
+from trainmover.controller.state import (
+    Cause,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Phase,
+    Stage,
+    Trigger,
+)
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Ending, Exit, Finished, Raised, WentOn
@@ -75,11 +84,11 @@ def raised(job: Job, machine: MachineId, fact: Raised, at_us: int) -> Decision:
     short makes healthy scripts raise. Then the rank is taken up again where it was last whole: if
     it is a bug, it raises there again."""
     if fact.misled or _is_left(job, machine, fact.rank):
-        cause = (
+        text = (
             f"rank {fact.rank} on {machine} raised {fact.error} in step {fact.step}, "
             "of values that a collective had left when it was cut short"
         )
-        return process_gone(job, machine, cause, at_us, at_us)
+        return process_gone(job, machine, Cause(Trigger.RAISED, text), at_us, at_us)
     return end(
         job,
         1,

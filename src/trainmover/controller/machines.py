@@ -31,7 +31,7 @@ from trainmover.controller.standstill.condemned import condemned_of
 from trainmover.controller.standstill.contact import without_contact
 from trainmover.controller.standstill.stuck import Condemned
 from trainmover.controller.start import start_workers
-from trainmover.controller.state import Job, Kind, Machine, MachineState, Phase
+from trainmover.controller.state import Cause, Job, Kind, Machine, MachineState, Phase, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId
 from trainmover.protocol.messages import Die, Interrupt, StoreAt, WorkerExited, WorkerUp
@@ -80,7 +80,8 @@ def machines_lost(job: Job, event: MachinesLost) -> Decision:
     heard_us = min(killed or [one.heard_us for one in lost])
     job = all_gone(job, names, event.at_us)
     fences = tuple(map(Fence, names))
-    job, effects = cannot_go_on(job, names, losses_text(lost), event.at_us, heard_us, lost=lost)
+    cause = Cause(Trigger.LOST, losses_text(lost))
+    job, effects = cannot_go_on(job, names, cause, event.at_us, heard_us, lost=lost)
     return job, fences + effects
 
 
@@ -146,15 +147,15 @@ def worker_exited(job: Job, machine: MachineId, fact: WorkerExited, at_us: int) 
         return replace(job, exited=job.exited.having(rank)), ()
     if job.machines[machine].state is MachineState.DOWN:
         return _without_worker(job, machine, fact.local_rank), ()
-    cause = f"worker {fact.local_rank} of {machine} ended ({_manner(fact)})"
+    text = f"worker {fact.local_rank} of {machine} ended ({_manner(fact)})"
     if job.phase is Phase.GATHERING or (job.phase is Phase.STARTING and rank is not None):
-        text = f"{cause} before the script began.\nThe job has ended.\nIts output above says why."
+        text = f"{text} before the script began.\nThe job has ended.\nIts output above says why."
         return end(job, 1, text)
     pids = {**job.machines[machine].pids, fact.local_rank: fact.pid}  # It may have said nothing.
     job = with_machine(job, machine, pids=pids)
     if (condemned := condemned_of(job, machine, fact.pid)) is not None:
         return _stuck_ended(job, machine, condemned, at_us)
-    return process_gone(job, machine, cause, at_us, at_us)
+    return process_gone(job, machine, Cause(Trigger.ENDED, text), at_us, at_us)
 
 
 def _without_worker(job: Job, machine: MachineId, local_rank: int) -> Job:
@@ -168,14 +169,14 @@ def _without_worker(job: Job, machine: MachineId, local_rank: int) -> Job:
 
 def _stuck_ended(job: Job, machine: MachineId, condemned: Condemned, at_us: int) -> Decision:
     """A rank stood still, and its process was ended for that; the second time its machine goes."""
-    cause, since_us = condemned.cause, condemned.since_us
+    text, since_us = condemned.cause, condemned.since_us
     if condemned.give_up and can_be_replaced(job, machine):
-        cause = f"{cause}; it is not the first time, and {machine} is given up"
-        job, effects = give_up(job, machine, cause, at_us, since_us)
+        text = f"{text}; it is not the first time, and {machine} is given up"
+        job, effects = give_up(job, machine, Cause(Trigger.STUCK, text), at_us, since_us)
     else:
-        job, effects = process_gone(job, machine, cause, at_us, since_us)
+        job, effects = process_gone(job, machine, Cause(Trigger.STUCK, text), at_us, since_us)
     current = open_incident(job)
-    if current is not None and current.cause == cause:
+    if current is not None and current.cause == text:
         marks = {**current.marks, "detect": condemned.judged_us}
         known = condemned.rank is not None and condemned.stack
         stacks = {condemned.rank: condemned.stack} if known else {}

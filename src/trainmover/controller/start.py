@@ -19,6 +19,7 @@ from trainmover.controller.standby.attest import note_of
 from trainmover.controller.standby.joiners import joiners_after_loss, joiners_there_are, no_standby
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.state import (
+    Cause,
     Change,
     Incident,
     Job,
@@ -28,6 +29,7 @@ from trainmover.controller.state import (
     Outcome,
     Phase,
     Stage,
+    Trigger,
 )
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Rank, Slot, Step
@@ -111,6 +113,7 @@ def _resume(job: Job, found: Checkpoint, at_us: int) -> Decision:
         joiner=None,
         ranks=(),
         cause=f"the job goes on after step {found.step} of run {found.run_id}",
+        trigger=Trigger.RESUMED,
         rung=3,
         why_rung="it was started with --resume",
         epoch=epoch,
@@ -232,7 +235,7 @@ def start_workers(job: Job, machine: MachineId) -> Decision:
 
 
 def restart(
-    job: Job, cause: str, *, machine: MachineId | None, at_us: int, heard_us: int
+    job: Job, cause: Cause, *, machine: MachineId | None, at_us: int, heard_us: int
 ) -> Decision:
     """Rung 3: run everything again from the start, with a standby in the place of what is lost.
 
@@ -245,12 +248,13 @@ def restart(
         return end(
             job,
             1,
-            f"{cause}.\nThe job has used its {job.spec.restarts_max} restarts (--max-restarts).",
+            f"{cause.text}.\n"
+            f"The job has used its {job.spec.restarts_max} restarts (--max-restarts).",
         )
     slots = job.vacant()
     joiners = joiners_after_loss(job, slots, taken=())
     if len(joiners) < len(slots):
-        return end(job, 1, no_standby(job, cause, len(slots)))
+        return end(job, 1, no_standby(job, cause.text, len(slots)))
     ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
     why = (
         "the first steps were not recorded yet"
@@ -263,7 +267,8 @@ def restart(
         machine=machine,
         joiner=next(iter(joiners.values()), None),
         ranks=ranks,
-        cause=cause,
+        cause=cause.text,
+        trigger=cause.trigger,
         rung=3,
         why_rung=why,
         epoch=Epoch(job.epoch_last + 2),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from typing import NamedTuple
 
 from trainmover.controller.compare.known import Comparison
 from trainmover.controller.facts import Facts, Ranks
@@ -329,7 +330,7 @@ class Option:
 
 
 class Trigger(StrEnum):
-    """Reason for a planned move."""
+    """Kind of reason for a change of membership: first those of planned moves."""
 
     MOVE = "planned move"
     DRAIN = "drain"
@@ -339,13 +340,29 @@ class Trigger(StrEnum):
     SLOW = "slow machine"
     FAILING = "failing machine"
     CORRUPTION = "silent corruption"
+    LOST = "machine lost"
+    ENDED = "worker ended"
+    STUCK = "rank stuck"
+    RAISED = "script raised"
+    STANDBY = "standby failed"
+    STORE = "store lost"
+    DAMAGED = "state damaged"
+    LINK = "link broken"
+    RESUMED = "resumed"
+
+
+class Cause(NamedTuple):
+    """Reason for a change of membership: its kind, and a sentence for people."""
+
+    trigger: Trigger
+    text: str
 
 
 @dataclass(frozen=True)
 class Incident:
     """One event from detection to the first commit after it.
 
-    trigger    of a move: what has set it off; `cause` says the same in a sentence
+    trigger    kind of what has set it off; `cause` says the same in a sentence
     rung       1 step retried in place, 2 script run again, 3 restarted; 0: planned
     marks      phase -> when it ended, microseconds of the host's clock; `begun`, `heard` start it
     lost       machines that were lost together; `machine` is one of them

@@ -12,12 +12,12 @@ from trainmover.controller.change.seats import seats_after, with_machine
 from trainmover.controller.effects import Decision, Send
 from trainmover.controller.events import StoreMoved
 from trainmover.controller.facts import Ranks
-from trainmover.controller.state import Job, Machine, MachineState, Stage
+from trainmover.controller.state import Cause, Job, Machine, MachineState, Stage, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch
 from trainmover.protocol.messages import Prepare, StoreAt
 
-_CAUSE = "the key-value store was lost while groups met in it"
+_CAUSE = Cause(Trigger.STORE, "the key-value store was lost while groups met in it")
 
 
 def store_moved(job: Job, event: StoreMoved) -> Decision:

@@ -2,29 +2,35 @@
 
 from dataclasses import replace
 
+import pytest
 from jobs import (
     AT_BOUNDARY,
     DRAINED,
     MOVE_ALL_SWITCHED,
     MOVE_BINDS,
+    MOVE_SWITCHES,
     MOVED,
     RECOVERED,
     RUNNING,
     after,
     answers,
+    begun,
     committed,
     decide,
     exited,
+    failed,
     finished,
     interrupted,
     kill,
     lost,
     parked,
     past,
+    running,
 )
 
 from trainmover.controller.change.incidents import found, incident
-from trainmover.controller.state import Kind, Outcome
+from trainmover.controller.events import EVENTS, StoreMoved
+from trainmover.controller.state import Job, Kind, Outcome, Trigger
 
 NEW_SEATS = ("m1", "m4", "m3")
 
@@ -67,6 +73,23 @@ def test_a_joiner_that_is_ready_late_shows_in_its_phase() -> None:
     job, _ = after(RUNNING, lost("m2", at_us=100, heard_us=40), *DRAINED, *AT_BOUNDARY)
     job, _ = decide(job, parked("m4", 1, 2, at_us=9_300))
     assert job.incidents[0].phases_ms["bind"] == 9.0
+
+
+@pytest.mark.parametrize(
+    ("trigger", "job", "events"),
+    [
+        (Trigger.LOST, RUNNING, [lost("m2")]),
+        (Trigger.ENDED, RUNNING, [exited("m2")]),
+        (Trigger.LINK, RUNNING, [interrupted("m2", 1, 1)]),
+        (Trigger.STANDBY, running(standbys=2), [lost("m2"), failed("m5", 1)]),
+        (Trigger.STORE, MOVE_SWITCHES, [StoreMoved(at_us=9, address="127.0.0.1:9")]),
+        (Trigger.LOST, begun(), [lost("m2")]),
+    ],
+)
+def test_a_recovery_says_what_has_set_it_off(
+    trigger: Trigger, job: Job, events: list[EVENTS]
+) -> None:
+    assert after(job, *events)[0].incidents[-1].trigger is trigger
 
 
 def test_downtime_is_the_longest_stand_still_of_a_stayer() -> None:

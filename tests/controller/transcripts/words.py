@@ -103,14 +103,24 @@ WORDS: dict[str, Any] = {
 
 # --- what follows ---------------------------------------------------------------------------------
 
+
+def option_text(its: Option) -> str:
+    """Return an option in short; "" if its flag was not given."""
+    if its.why in CLOSED:
+        return ""
+    return f"{its.name}: {its.why}" if its.ms is None else f"{its.name}: {its.ms:g} ms, {its.why}"
+
+
+CLOSED = {
+    "it was not allowed (--wait-for-machine)",
+    "it was not asked for (--no-standby checkpoint)",
+}
 SHORT |= {
     messages.Source: lambda its: f"{its.rank} at {its.address}",
     messages.Stored: lambda its: " ".join(
         [str(its.rank), "in", *its.vaults, *filter(None, (its.file, its.compiled))]
     ),
-    Option: lambda its: (
-        f"{its.name}: {its.why}" if its.ms is None else f"{its.name}: {its.ms:g} ms, {its.why}"
-    ),
+    Option: option_text,
 }
 EACH = {"machines", "incidents"}
 SAID = {"code", "ended_because"}

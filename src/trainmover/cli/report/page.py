@@ -19,17 +19,18 @@ from trainmover.controller.state import Trigger
 
 WIDTH = 920
 FIRST_ROWS = 50
-_PARTS = {
+_PARTS: dict[str, str] = {
     "training": "k0",
-    "machine lost": "k1",
     **dict.fromkeys(map(str, Trigger), "k3"),
-    "worker ended": "k2",
-    "standby failed": "k2",
-    "rank stuck": "k4",
-    "link broken": "k5",
-    str(Trigger.CORRUPTION): "k7",
-    "store lost": "k6",
-    "script raised": "k6",
+    Trigger.LOST: "k1",
+    Trigger.ENDED: "k2",
+    Trigger.STANDBY: "k2",
+    Trigger.STUCK: "k4",
+    Trigger.LINK: "k5",
+    Trigger.CORRUPTION: "k7",
+    Trigger.DAMAGED: "k7",
+    Trigger.STORE: "k6",
+    Trigger.RAISED: "k6",
     "steps made again": "k6",
     "starting": "k8",
     "ending": "k9",

@@ -23,7 +23,17 @@ from trainmover.controller.keep.last_checkpoint import nobody_left
 from trainmover.controller.standby.hedging import release, without_hedges
 from trainmover.controller.standby.joiners import joiners_after_loss
 from trainmover.controller.start import restart
-from trainmover.controller.state import Change, Incident, Job, Kind, MachineState, Outcome, Stage
+from trainmover.controller.state import (
+    Cause,
+    Change,
+    Incident,
+    Job,
+    Kind,
+    MachineState,
+    Outcome,
+    Stage,
+    Trigger,
+)
 from trainmover.controller.values import replace
 from trainmover.ids import Epoch, MachineId, Slot
 from trainmover.protocol.messages import Interrupt
@@ -34,7 +44,7 @@ RETRIES_MAX = 8
 
 def interrupt(
     job: Job,
-    cause: str,
+    cause: Cause,
     *,
     machine: MachineId | None,
     at_us: int,
@@ -46,7 +56,7 @@ def interrupt(
     A move that this overtakes before its first commit is answered; its joiner is taken over.
     lost: machines that are gone, `machine` among them
     """
-    job, answer = _answer_overtaken(job, cause)
+    job, answer = _answer_overtaken(job, cause.text)
     job, effects = _open_epoch(
         job, cause, machine=machine, lost=lost, at_us=at_us, heard_us=heard_us
     )
@@ -60,10 +70,13 @@ def go_on_otherwise(job: Job, at_us: int) -> Decision:
     known = incident(job, job.change.incident)
     heard_us = known.marks.get("heard", at_us)
     if known.kind is Kind.MOVE:
-        cause = f"{known.machine} could not be moved: its replicas have parted"
+        text = f"{known.machine} could not be moved: its replicas have parted"
+        cause = Cause(Trigger.CORRUPTION, text)
         return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
+    assert known.trigger is not None
+    cause = Cause(known.trigger, known.cause)
     return _open_epoch(
-        job, known.cause, machine=known.machine, at_us=at_us, heard_us=heard_us, goes_on=True
+        job, cause, machine=known.machine, at_us=at_us, heard_us=heard_us, goes_on=True
     )
 
 
@@ -78,7 +91,7 @@ def _answer_overtaken(job: Job, cause: str) -> Decision:
 
 def _open_epoch(
     job: Job,
-    cause: str,
+    cause: Cause,
     *,
     machine: MachineId | None,
     at_us: int,
@@ -95,7 +108,7 @@ def _open_epoch(
         return end(
             job,
             1,
-            f"{cause}; that was recovery {RETRIES_MAX} in a row without a committed step.\n"
+            f"{cause.text}; that was recovery {RETRIES_MAX} in a row without a committed step.\n"
             "The job has ended: it would go on like this for ever.\n"
             f"Look at what step {job.committed + 1} does, and at the workers' logs.",
         )
@@ -106,7 +119,7 @@ def _open_epoch(
     joiners = {**kept, **joiners_after_loss(job, set(job.vacant()) - set(kept), kept.values())}
     missing = frozenset(job.vacant()) - set(joiners)
     if missing and not job.spec.wait_s:
-        return nobody_left(job, cause, len(job.vacant()), at_us)
+        return nobody_left(job, cause.text, len(job.vacant()), at_us)
     waits = job.change is not None and job.change.missing
     until_us = job.change.until_us if waits and job.change else at_us + job.spec.wait_s * 1_000_000
     epoch = Epoch(job.epoch_last + 1)
@@ -178,7 +191,7 @@ def _release(job: Job, kept: dict[Slot, MachineId]) -> Decision:
 
 def _note_incident(
     job: Job,
-    cause: str,
+    cause: Cause,
     joiners: dict[Slot, MachineId],
     missing: frozenset[Slot],
     who: tuple[MachineId | None, Sequence[Lost]],
@@ -206,7 +219,8 @@ def _note_incident(
             "lost": lost,
             "joiner": joiner,
             "ranks": ranks,
-            "cause": cause,
+            "cause": cause.text,
+            "trigger": cause.trigger,
             "options": ways,
         }
         job = in_new_epoch(job, current.number, epoch, marks=marks, **explained)
@@ -214,7 +228,8 @@ def _note_incident(
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
         outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED
-        job = amend(job, current.number, outcome=outcome, note=f"overtaken: {cause}", request="")
+        note = f"overtaken: {cause.text}"
+        job = amend(job, current.number, outcome=outcome, note=note, request="")
     number = next_number(job)
     new = Incident(
         number=number,
@@ -223,7 +238,8 @@ def _note_incident(
         lost=lost,
         joiner=joiner,
         ranks=ranks,
-        cause=cause,
+        cause=cause.text,
+        trigger=cause.trigger,
         rung=1,
         why_rung="state and records live on other machines",
         options=ways,

@@ -14,7 +14,7 @@ from trainmover.controller.policies.health.examine import keeps_out
 from trainmover.controller.standby.flapping import losses_noted
 from trainmover.controller.standstill.condemned import without_processes
 from trainmover.controller.start import lost_early
-from trainmover.controller.state import Job, MachineState, Phase
+from trainmover.controller.state import Cause, Job, MachineState, Phase
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -51,10 +51,10 @@ def in_words(names: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def give_up(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
+def give_up(job: Job, machine: MachineId, cause: Cause, at_us: int, heard_us: int) -> Decision:
     """Shut out a machine that answers and cannot be worked with."""
     if job.phase is Phase.GATHERING:
-        return lost_before_begin(job, [machine], {machine: cause}, at_us)
+        return lost_before_begin(job, [machine], {machine: cause.text}, at_us)
     job = all_gone(job, [machine], at_us)
     job, effects = cannot_go_on(job, [machine], cause, at_us, heard_us)
     return job, (Fence(machine), *effects)
@@ -87,7 +87,7 @@ def all_gone(job: Job, machines: Sequence[MachineId], at_us: int) -> Job:
 def cannot_go_on(
     job: Job,
     machines: Sequence[MachineId],
-    cause: str,
+    cause: Cause,
     at_us: int,
     heard_us: int,
     *,
@@ -105,7 +105,7 @@ def cannot_go_on(
     joiners = set(job.change.joiners.values()) if job.change is not None else set()
     join = [name for name in machines if name in joiners]
     if join and not needed and before_switch(job.change):
-        return cancel_move(job, f"the joiner failed ({cause})")
+        return cancel_move(job, f"the joiner failed ({cause.text})")
     kept = [] if drains(job.change) else [name for name in machines if _keeps(job, name)]
     if not needed and not join and not kept:
         return job, ()
@@ -129,7 +129,7 @@ def _keeps(job: Job, machine: MachineId) -> bool:
     return any(not job.is_vacant(slot) for slot in slots)
 
 
-def process_gone(job: Job, machine: MachineId, cause: str, at_us: int, heard_us: int) -> Decision:
+def process_gone(job: Job, machine: MachineId, cause: Cause, at_us: int, heard_us: int) -> Decision:
     """A process has ended, or its rank cannot go on in it, which is the same."""
     return cannot_go_on(processes_gone(job, machine), [machine], cause, at_us, heard_us)
 

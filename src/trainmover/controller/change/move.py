@@ -41,6 +41,7 @@ from trainmover.controller.standby.joiners import (
     unable_to_stand_by,
 )
 from trainmover.controller.state import (
+    Cause,
     Change,
     Incident,
     Job,
@@ -61,25 +62,25 @@ _LATER = "Ask again when it is done (trainmover status)."
 def request_move(job: Job, event: MoveRequested) -> Decision:
     """Begin a move, or say why not."""
     machine = MachineId(event.machine)
-    cause = "a move was asked for" + (f": {event.reason}" if event.reason else "")
-    begun = begin_move(job, machine, cause, Trigger.MOVE, request=event.request, at_us=event.at_us)
+    text = "a move was asked for" + (f": {event.reason}" if event.reason else "")
+    cause = Cause(Trigger.MOVE, text)
+    begun = begin_move(job, machine, cause, request=event.request, at_us=event.at_us)
     if isinstance(begun, str):
         return job, (Answer(event.request, ok=False, text=begun),)
     return begun
 
 
 def begin_move(
-    job: Job, machine: MachineId, cause: str, trigger: Trigger, *, request: str, at_us: int
+    job: Job, machine: MachineId, cause: Cause, *, request: str, at_us: int
 ) -> Decision | str:
     """Return the job with the move under way; or why it is not."""
-    return begin_moves(job, [machine], cause, trigger, request=request, at_us=at_us)
+    return begin_moves(job, [machine], cause, request=request, at_us=at_us)
 
 
 def begin_moves(
     job: Job,
     machines: Sequence[MachineId],
-    cause: str,
-    trigger: Trigger,
+    cause: Cause,
     *,
     request: str,
     at_us: int,
@@ -108,8 +109,8 @@ def begin_moves(
         joiner=joiners[first],
         further=tuple((leavers[slot], joiners[slot]) for slot in others),
         ranks=tuple(rank for slot in leavers for rank in job.spec.ranks(slot)),
-        cause=cause,
-        trigger=trigger,
+        cause=cause.text,
+        trigger=cause.trigger,
         rung=0,
         why_rung="planned: no step is interrupted",
         epoch=epoch,

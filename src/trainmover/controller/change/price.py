@@ -25,7 +25,7 @@ from trainmover.controller.change.seats import joining, survivors
 from trainmover.controller.compare.replicas import replicas
 from trainmover.controller.events import Lost
 from trainmover.controller.keep.cuts import cut_at_hand, lost_of
-from trainmover.controller.state import Change, Job, Phase, Stage
+from trainmover.controller.state import Cause, Change, Job, Phase, Stage, Trigger
 from trainmover.ids import MachineId, Slot, Step
 
 STANDBY_MS = 500.0
@@ -98,7 +98,8 @@ def _without(job: Job, lost: Sequence[Lost]) -> Job:
     condemned = sorted((job.hanging.condemned.keys() & job.machines.keys()) - set(names))
     for name in condemned:
         job = processes_gone(job, name)
-    return cannot_go_on(all_gone(job, names, 0), [*names, *condemned], "", 0, 0, lost=lost)[0]
+    places, cause = [*names, *condemned], Cause(Trigger.LOST, "")
+    return cannot_go_on(all_gone(job, names, 0), places, cause, 0, 0, lost=lost)[0]
 
 
 def _end(why: str) -> Price:

@@ -12,7 +12,7 @@ from trainmover.controller.compare.replicas import not_believed
 from trainmover.controller.effects import Decision, Send, end
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.standbys import sandbox_failed
-from trainmover.controller.state import Change, Job, Kind, Phase, Stage
+from trainmover.controller.state import Cause, Change, Job, Kind, Phase, Stage, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import (
@@ -53,11 +53,12 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     machine = _machine_of(job, fact.rank)
     if fact.storeless and machine in job.machines and can_be_given_up(job, machine):
         # It has tried for long: in no epoch could it meet the others.
-        cause = f"{machine} does not reach the job's store"
+        cause = Cause(Trigger.LINK, f"{machine} does not reach the job's store")
         return give_up(job, machine, cause, at_us, at_us)
-    cause = f"rank {fact.rank} lost a link ({fact.reason})"
+    cause = Cause(Trigger.LINK, f"rank {fact.rank} lost a link ({fact.reason})")
     if fact.unusable:
-        cause = f"rank {fact.rank} cannot go back to step {fact.unusable} ({fact.reason})"
+        text = f"rank {fact.rank} cannot go back to step {fact.unusable} ({fact.reason})"
+        cause = Cause(Trigger.DAMAGED, text)
     return interrupt(job, cause, machine=None, at_us=at_us, heard_us=at_us)
 
 

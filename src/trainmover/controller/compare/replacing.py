@@ -12,7 +12,7 @@ from trainmover.controller.change.seats import with_machine
 from trainmover.controller.compare.known import Divergence, Parted
 from trainmover.controller.compare.replicas import fingerprinted, replicas
 from trainmover.controller.effects import Decision
-from trainmover.controller.state import Job, Trigger
+from trainmover.controller.state import Cause, Job, Trigger
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Fingerprinted
 
@@ -42,10 +42,11 @@ def replace_diverged(job: Job, at_us: int) -> Decision:
         found = next((d for d in reversed(job.comparison.divergences) if rank in d.diverged), None)
         if found is None or not _is_proof(found):
             continue
-        cause = f"rank {rank} differs from its replicas since step {found.step}"
-        tries = sum(incident.cause == cause for incident in lately(job))
+        text = f"rank {rank} differs from its replicas since step {found.step}"
+        tries = sum(incident.cause == text for incident in lately(job))
         if tries < TRIES_MAX and _can_be_mended(job, rank):
-            begun = begin_move(job, machine, cause, Trigger.CORRUPTION, request="", at_us=at_us)
+            cause = Cause(Trigger.CORRUPTION, text)
+            begun = begin_move(job, machine, cause, request="", at_us=at_us)
             if not isinstance(begun, str):
                 return begun
     return job, ()

@@ -21,7 +21,7 @@ from trainmover.controller.standby.attest import (
     note_of,
 )
 from trainmover.controller.standby.warming import rank_is_of
-from trainmover.controller.state import Job, Machine, MachineState, Stage
+from trainmover.controller.state import Cause, Job, Machine, MachineState, Stage, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.messages import Held, Parked, SandboxFailed, Warm
@@ -158,19 +158,20 @@ def _runs_once(job: Job, machine: MachineId, reason: str) -> Decision:
     return _look_for_another(job, machine, f"{machine} must start again: {reason}")
 
 
-def _look_for_another(job: Job, machine: MachineId, cause: str) -> Decision:
+def _look_for_another(job: Job, machine: MachineId, text: str) -> Decision:
     """A change that counted on `machine` as a joiner cannot go on as it is."""
     change = job.change
     if change is None or _slot_to_take(job, machine) is None:
         return job, ()
     if before_switch(change):
-        return cancel_move(job, cause)
+        return cancel_move(job, text)
     if machine in change.hedges.values():
         hedges = {slot: name for slot, name in change.hedges.items() if name != machine}
         return replace(job, change=replace(change, hedges=hedges)), ()
     current = incident(job, change.incident)
     at_us = max(current.marks.values())
     heard_us = current.marks.get("heard", at_us)
+    cause = Cause(Trigger.STANDBY, text)
     return interrupt(job, cause, machine=current.machine, at_us=at_us, heard_us=heard_us)
 
 

@@ -31,7 +31,16 @@ from trainmover.controller.standstill.suspects import (
     nobody_is_missing,
     suspects,
 )
-from trainmover.controller.state import Change, Job, Kind, MachineState, Phase, Stage
+from trainmover.controller.state import (
+    Cause,
+    Change,
+    Job,
+    Kind,
+    MachineState,
+    Phase,
+    Stage,
+    Trigger,
+)
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol.messages import EndWorker, Moves, Stands, WorkerState
@@ -126,7 +135,8 @@ def judge(job: Job, at_us: int) -> Decision:
         job, to_go = conclude(job, at_us)
         if to_go is None or not can_be_given_up(job, to_go.machine):
             return job, ()
-        return give_up(job, to_go.machine, to_go.cause, at_us, to_go.since_us)
+        cause = Cause(Trigger.STUCK, to_go.cause)
+        return give_up(job, to_go.machine, cause, at_us, to_go.since_us)
     said = _standing(job)
     stands = _facts(said)
     blamed = suspects(
@@ -157,7 +167,8 @@ def _give_up_overdue(job: Job, at_us: int) -> Decision:
         waited = waited_us(job, machine, one.judged_us, at_us)
         spared = waited >= END_US and can_be_replaced(job, machine)
         if spared or waited >= 1e6 * job.spec.patience_s:
-            return give_up(job, machine, f"{one.cause}; it did not end", at_us, one.since_us)
+            cause = Cause(Trigger.STUCK, f"{one.cause}; it did not end")
+            return give_up(job, machine, cause, at_us, one.since_us)
     return job, ()
 
 
@@ -166,7 +177,7 @@ def _give_up_stopped(job: Job, at_us: int) -> Decision:
     for (machine, local_rank), one in job.hanging.disturbed.items():
         if one.state in _STOPPED and waited_us(job, machine, one.since_us, at_us) >= BEFORE_US:
             how = f"worker {local_rank} of {machine} did not begin: {_MANNER[one.state]}"
-            return give_up(job, machine, how, at_us, one.since_us)
+            return give_up(job, machine, Cause(Trigger.STUCK, how), at_us, one.since_us)
     return job, ()
 
 

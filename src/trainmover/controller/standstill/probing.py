@@ -18,7 +18,7 @@ from trainmover.controller.change.interruption import interrupt
 from trainmover.controller.effects import Decision, Send
 from trainmover.controller.standstill.contact import waited_us
 from trainmover.controller.standstill.stuck import Probing, Standstill
-from trainmover.controller.state import Job, MachineState
+from trainmover.controller.state import Cause, Job, MachineState, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Probe, Reached
@@ -43,7 +43,8 @@ def all_stand(job: Job, standing: list[Standstill], at_us: int, *, long: bool) -
     cause = f"all ranks stood still in step {step} for {still_s:.1f} s: each waits in {call}"
     if long and job.hanging.retried != step:
         job = replace(job, hanging=replace(job.hanging, retried=step))
-        return interrupt(job, cause, machine=None, at_us=at_us, heard_us=longest.since_us)
+        why = Cause(Trigger.STUCK, cause)
+        return interrupt(job, why, machine=None, at_us=at_us, heard_us=longest.since_us)
     if at_us - job.hanging.asked_us < ASK_AGAIN_US:
         return job, ()
     number = job.hanging.probes + 1

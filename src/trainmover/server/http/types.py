@@ -155,7 +155,7 @@ class OptionOf(TypedDict):
 class IncidentOf(TypedDict):
     """From detection to the first commit after it. trouble: out of memory, hardware, network, user
     bug, pre-emption or unknown; "" for a move; read_from: the sentence that says so; way: which of
-    the options it was; trigger: of a move, what has set it off;
+    the options it was; trigger: kind of its cause;
     phases_before: those in which ranks train on; adds_up: the others, as a sum that is the
     downtime."""
 

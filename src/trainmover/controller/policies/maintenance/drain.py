@@ -12,7 +12,7 @@ from trainmover.controller.change.seats import cordoned_by_people
 from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.policies.maintenance.lateness import may_be_late
-from trainmover.controller.state import Job, Kind, Trigger
+from trainmover.controller.state import Cause, Job, Kind, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId
 
@@ -31,8 +31,8 @@ def drain(job: Job, event: DrainRequested) -> Decision:
         return job, (Answer(event.request, ok=True, text=text),)
     if _leave_already(job, seated):
         return _to_be_told(job, event.request), ()
-    cause = "a move was asked for" + _why(job, event)
-    begun = begin_moves(job, seated, cause, Trigger.DRAIN, request=event.request, at_us=event.at_us)
+    cause = Cause(Trigger.DRAIN, "a move was asked for" + _why(job, event))
+    begun = begin_moves(job, seated, cause, request=event.request, at_us=event.at_us)
     if isinstance(begun, str):
         return job, (Answer(event.request, ok=False, text=f"{cordoned}. {begun}"),)
     return begun

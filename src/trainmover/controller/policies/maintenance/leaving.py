@@ -13,7 +13,7 @@ from trainmover.controller.change.move import begin_moves
 from trainmover.controller.change.seats import with_cordon, without_cordon
 from trainmover.controller.effects import Decision
 from trainmover.controller.policies.maintenance.lateness import may_be_late
-from trainmover.controller.state import Cordon, Job, Trigger
+from trainmover.controller.state import Cause, Cordon, Job, Trigger
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Leaving
 
@@ -41,15 +41,13 @@ def move_leaving(job: Job, at_us: int) -> Decision:
     """While no change is under way: begin to move all that are to go, or one that can."""
     names = [*_with_ranks(job)]
     for some in [names, *([name] for name in names)] if names else []:
-        begun = begin_moves(
-            job, some, _cause(job, some, at_us), _trigger(job, some), request="", at_us=at_us
-        )
+        begun = begin_moves(job, some, _cause(job, some, at_us), request="", at_us=at_us)
         if not isinstance(begun, str):
             return begun
     return job, ()
 
 
-def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
+def _cause(job: Job, names: list[MachineId], at_us: int) -> Cause:
     gone = [name for name in names if job.cordoned[name].until_us]
     causes = [f"{name} is {job.cordoned[name].reason}" for name in names if name not in gone]
     if gone:
@@ -57,12 +55,7 @@ def _cause(job: Job, names: list[MachineId], at_us: int) -> str:
         causes.insert(0, f"{', '.join(gone)} will be taken away, in {left_us / 1e6:.0f} s")
         if late := may_be_late(job, left_us):
             causes.append(late)
-    return "; ".join(causes)
-
-
-def _trigger(job: Job, names: list[MachineId]) -> Trigger:
-    noticed = any(job.cordoned[name].until_us for name in names)
-    return Trigger.NOTICE if noticed else Trigger.FAILING
+    return Cause(Trigger.NOTICE if gone else Trigger.FAILING, "; ".join(causes))
 
 
 def _with_ranks(job: Job) -> Iterator[MachineId]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.effects import Decision
 from trainmover.controller.policies.plans.known import Placement, Roll, Standing
-from trainmover.controller.state import Job, Trigger, with_plan
+from trainmover.controller.state import Cause, Job, Trigger, with_plan
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot
 
@@ -35,7 +35,7 @@ def moved(
 ) -> Decision | str:
     """One move of the plan begins; or why it cannot, in a line."""
     trigger = Trigger.ROLL if isinstance(plan, Roll) else Trigger.PLACEMENT
-    begun = begin_moves(job, leavers, plan.cause, trigger, request="", at_us=at_us, to=to)
+    begun = begin_moves(job, leavers, Cause(trigger, plan.cause), request="", at_us=at_us, to=to)
     if isinstance(begun, str):
         return begun.splitlines()[0]
     job, effects = begun

@@ -24,7 +24,7 @@ from trainmover.controller.policies.stragglers.known import (
     SlowMove,
 )
 from trainmover.controller.standby.warming import hold_for
-from trainmover.controller.state import Cordon, Job, Kind, Outcome, Trigger
+from trainmover.controller.state import Cause, Cordon, Job, Kind, Outcome, Trigger
 from trainmover.controller.values import replace
 from trainmover.ids import MachineId, Slot
 
@@ -106,10 +106,10 @@ def _would(job: Job) -> str:
 
 
 def _moved(job: Job, event: SlowFound, machine: MachineId, why: str) -> Decision:
-    cause = f"{machine} is slow: {why}"
+    text = f"{machine} is slow: {why}"
     if event.peer is not None:
-        cause = f"the way between {event.machine} and {event.peer} is slow: {why}"
-    begun = begin_move(job, machine, cause, Trigger.SLOW, request="", at_us=event.at_us)
+        text = f"the way between {event.machine} and {event.peer} is slow: {why}"
+    begun = begin_move(job, machine, Cause(Trigger.SLOW, text), request="", at_us=event.at_us)
     if isinstance(begun, str):
         return _noted(job, event, begun.splitlines()[0]), ()
     job, effects = begun
@@ -176,8 +176,8 @@ def _tries(job: Job, slot: Slot) -> int:
 def _away_again(job: Job, event: SlowMeasured, move: SlowMove) -> Decision:
     """The machine that has taken the ranks is slower yet: it is cordoned in its turn."""
     why = f"{event.own_ms:.1f} ms a step of its own, {event.usual_ms:.1f} of its peers"
-    cause = f"{move.joiner} is slower than {move.leaver} was: {why}"
-    begun = begin_move(job, move.joiner, cause, Trigger.SLOW, request="", at_us=event.at_us)
+    text = f"{move.joiner} is slower than {move.leaver} was: {why}"
+    begun = begin_move(job, move.joiner, Cause(Trigger.SLOW, text), request="", at_us=event.at_us)
     if isinstance(begun, str):
         return job, ()
     job, effects = begun

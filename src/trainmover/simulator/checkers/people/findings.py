@@ -18,7 +18,7 @@ from trainmover.controller.policies.anomalies.answer import AGAIN_US, PART, fail
 from trainmover.controller.policies.anomalies.known import Finding
 from trainmover.controller.policies.stragglers.answer import STEPS_LEFT, pause_ms
 from trainmover.controller.policies.stragglers.known import Effect, SlowMove
-from trainmover.controller.state import Job, Kind, Phase, Trigger
+from trainmover.controller.state import Cause, Job, Kind, Phase, Trigger
 from trainmover.ids import MachineId
 from trainmover.simulator.happenings import Decided, Violation
 
@@ -141,7 +141,7 @@ def _to_go(job: Job, event: SlowFound) -> MachineId | None:
     worth = _more_ms(job, event) > pause_ms(job)
     if theirs or job.spec.stragglers != "act" or not worth:
         return None
-    begun = begin_moves(job, [machine], "", Trigger.MOVE, request="", at_us=event.at_us)
+    begun = begin_moves(job, [machine], Cause(Trigger.MOVE, ""), request="", at_us=event.at_us)
     return None if isinstance(begun, str) else machine
 
 
@@ -184,7 +184,7 @@ def _is_told(before: Job, after: Job, event: SlowFound) -> None:
         "they are moved to": any(done.endswith(f" {one.joiner}") for one in after.incidents[-1:]),
         "There is no machine": machine not in job.machines,
         "not moved: ": isinstance(
-            begin_moves(job, [str(machine)], "", Trigger.MOVE, request="", at_us=0),  # type: ignore[list-item]
+            begin_moves(job, [str(machine)], Cause(Trigger.MOVE, ""), request="", at_us=0),  # type: ignore[list-item]
             str,
         ),
     }

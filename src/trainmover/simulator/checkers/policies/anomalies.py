@@ -10,7 +10,7 @@ from trainmover.controller.change.move import begin_moves
 from trainmover.controller.events import AgentSaid
 from trainmover.controller.policies.anomalies.answer import PART, failing
 from trainmover.controller.policies.anomalies.told import TOO_MANY
-from trainmover.controller.state import Phase, Trigger
+from trainmover.controller.state import Cause, Phase, Trigger
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Sign
 from trainmover.simulator.happenings import Decided, Replayed, Violation
@@ -101,6 +101,6 @@ class Anomalies:
             if name not in after.seats:
                 continue
             if not isinstance(
-                begin_moves(after, [name], "", Trigger.MOVE, request="", at_us=0), str
+                begin_moves(after, [name], Cause(Trigger.MOVE, ""), request="", at_us=0), str
             ):
                 raise Violation(f"{name} is about to fail, has ranks, and could be moved")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.change.move import begin_moves
 from trainmover.controller.events import DrainRequested
-from trainmover.controller.state import Phase, Trigger
+from trainmover.controller.state import Cause, Phase, Trigger
 from trainmover.ids import MachineId
 from trainmover.simulator.happenings import Decided, Violation
 
@@ -55,5 +55,7 @@ class Maintenance:
                 raise Violation(f"{name} takes no ranks, which nobody has asked for")
             if name not in job.seats:
                 continue
-            if not isinstance(begin_moves(job, [name], "", Trigger.MOVE, request="", at_us=0), str):
+            if not isinstance(
+                begin_moves(job, [name], Cause(Trigger.MOVE, ""), request="", at_us=0), str
+            ):
                 raise Violation(f"{name} will be taken away, has ranks, and could be moved")
