@@ -87,8 +87,7 @@ def machines_lost(job: Job, event: MachinesLost) -> Decision:
 
 def _as_said(job: Job, lost: Lost) -> Lost:
     """That it would be taken away was known."""
-    cordon = job.cordoned.get(lost.machine)
-    if cordon is None or not cordon.until_us:
+    if not job.is_announced(lost.machine):
         return lost
     return msgspec.structs.replace(lost, why=f"{lost.why}, as its owner had said")
 

@@ -332,4 +332,4 @@ def _superseded(job: Job) -> tuple[Incident, ...]:
     if current is None:
         return job.incidents
     note = "another loss came first; see the next incident"
-    return (*job.incidents[:-1], replace(current, outcome=Outcome.FAILED, note=note))
+    return (*job.incidents[:-1], replace(current, outcome=Outcome.SUPERSEDED, note=note))

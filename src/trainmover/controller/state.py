@@ -317,6 +317,7 @@ class Outcome(StrEnum):
     DONE = "done"
     CANCELLED = "cancelled"  # before the boundary: the job did not notice
     FAILED = "failed"
+    SUPERSEDED = "superseded"  # the next incident came before its first commit
 
 
 @dataclass(frozen=True)
@@ -565,6 +566,11 @@ class Job:
     def is_vacant(self, slot: Slot) -> bool:
         """Whether it is one of them."""
         return self._is_empty(self.seats[slot]) and self._is_needed(slot)
+
+    def is_announced(self, machine: MachineId) -> bool:
+        """Tell whether the machine's owner has said when it will be taken away."""
+        cordon = self.cordoned.get(machine)
+        return cordon is not None and bool(cordon.until_us)
 
     def _is_needed(self, slot: Slot) -> bool:
         return not all(rank in self.finished for rank in self.spec.ranks(slot))

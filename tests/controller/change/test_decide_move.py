@@ -183,7 +183,7 @@ def test_a_loss_after_the_switch_and_before_a_commit_answers_the_move() -> None:
     (answer,) = answers(effects)
     assert (answer.request, answer.ok) == ("r1", False)
     assert "overtaken: m3 was lost" in answer.text
-    assert job.incidents[0].outcome is Outcome.FAILED
+    assert job.incidents[0].outcome is Outcome.SUPERSEDED
 
 
 # --- cancelled before the switch ------------------------------------------------------------------

@@ -417,7 +417,7 @@ def test_a_loss_right_after_the_recovery_is_a_recovery_of_its_own() -> None:
     job, _ = after(RECOVERED, joined("m5", standby=True), up("m5"), warm("m5"))
     job, _ = decide(job, lost("m4"))
     assert (joiners(job), job.epoch_last) == ({1: "m5"}, 3)
-    assert [i.outcome for i in job.incidents] == [Outcome.FAILED, Outcome.OPEN]
+    assert [i.outcome for i in job.incidents] == [Outcome.SUPERSEDED, Outcome.OPEN]
 
 
 def test_a_machine_that_has_taken_ranks_is_forgiven_its_crashes() -> None:

@@ -92,6 +92,19 @@ def test_a_recovery_says_what_has_set_it_off(
     assert after(job, *events)[0].incidents[-1].trigger is trigger
 
 
+def test_a_machine_whose_process_ends_before_it_is_lost_is_one_incident() -> None:
+    """An agent that is interrupted ends its workers first."""
+    job, _ = after(RUNNING, exited("m2", at_us=100), lost("m2", at_us=300, heard_us=200))
+    (one,) = job.incidents
+    assert (one.trigger, one.lost, one.outcome) == (Trigger.LOST, ("m2",), Outcome.OPEN)
+    assert one.marks == {"heard": 100, "detect": 100}
+
+
+def test_a_loss_of_another_machine_supersedes_the_incident_under_way() -> None:
+    job, _ = after(running(standbys=2), exited("m2"), lost("m3"))
+    assert [one.outcome for one in job.incidents] == [Outcome.SUPERSEDED, Outcome.OPEN]
+
+
 def test_downtime_is_the_longest_stand_still_of_a_stayer() -> None:
     job, _ = after(RECOVERED, *first_commits(52_000, None, 32_000))
     assert job.incidents[0].downtime_ms == 50.0

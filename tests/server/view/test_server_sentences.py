@@ -11,6 +11,8 @@ from trainmover.controller.events import (
     CheckpointFailed,
     CheckpointFound,
     KillRequested,
+    Lost,
+    MachinesLost,
     Tick,
     WorkerSaid,
 )
@@ -20,6 +22,7 @@ from trainmover.controller.policies.health.known import Examination, Health
 from trainmover.controller.state import (
     Attestation,
     Change,
+    Cordon,
     Job,
     Kind,
     Machine,
@@ -189,6 +192,17 @@ def test_figures_of_who_is_fit_are_told_and_nothing_while_they_are_not_judged() 
     assert sentence(waits, said, fit) == Sentence("m1 is fit: its disk 500 MB/s")
 
 
+def test_a_machine_that_leaves_as_announced_is_not_said_to_be_lost() -> None:
+    lost = MachinesLost(at_us=9, lost=[Lost(machine=STANDBY.id, why="its agent ended", heard_us=0)])
+    here = replace(JOB, machines=Machines({**JOB.machines, STANDBY.id: STANDBY}))
+    assert sentence(here, lost, JOB).loud
+    noticed = replace(here, cordoned={STANDBY.id: Cordon(0, "it will be taken away", 30_000_000)})
+    said = sentence(noticed, lost, replace(JOB, cordoned=noticed.cordoned))
+    assert said == Sentence("m4 has left, as announced")
+    with_ranks = replace(noticed, seats=(STANDBY.id,))
+    assert "m4 was lost" in sentence(with_ranks, lost, with_ranks).text
+
+
 def test_a_broken_link_promises_nothing_and_has_no_words_of_the_system() -> None:
     broken = "rank 1 lost a link (its buddy is gone: The vault at 127.0.0.1:1: [Errno 104] reset)"
     job = Job(spec=JobSpec(run_id="r", argv=["x"]), phase=Phase.RUNNING)
@@ -199,8 +213,8 @@ def test_a_broken_link_promises_nothing_and_has_no_words_of_the_system() -> None
         "rank 1 lost a link: ranks stop; if all machines are there, the step is run again"
     )
     lost = incident(number=2, cause="m2 was lost: its agent has ended")
-    after = amend(opened, 1, outcome=Outcome.FAILED, note=f"overtaken: {lost.cause}")
+    after = amend(opened, 1, outcome=Outcome.SUPERSEDED, note="m2 was lost")
     assert incident_sentences(opened, with_incident(after, lost)) == [
-        "incident 1 is overtaken: see incident 2",
+        "incident 1 is superseded: see incident 2",
         "m2 was lost: its agent has ended -> m3 takes rank 1",
     ]

@@ -201,8 +201,8 @@ def _note_incident(
 ) -> tuple[Job, int]:
     """Open an incident; one that was open is closed as overtaken. who: its `machine` and `lost`.
 
-    A broken link is often the first sign of a lost machine: then the loss explains the incident
-    that the link has opened, and is no other.
+    A broken link, or the end of a process, is often the first sign of a lost machine: then the loss
+    explains the incident that this has opened, and is no other.
     """
     current = open_incident(job)
     machine, gone = who
@@ -211,7 +211,7 @@ def _note_incident(
     marks = {"heard": heard_us, "detect": at_us}
     ranks = tuple(rank for slot in sorted({*joiners, *missing}) for rank in job.spec.ranks(slot))
     joiner = next(iter(joiners.values()), None)
-    if current is not None and current.machine is None and current.rung == 1:
+    if current is not None and current.rung == 1 and _is_sign(current, lost):
         marks["heard"] = min(heard_us, current.marks["heard"])
         marks["detect"] = current.marks["detect"]
         explained = {
@@ -227,7 +227,7 @@ def _note_incident(
         return job, current.number
     if current is not None:
         overtaken = current.kind is Kind.MOVE and job.change is not None
-        outcome = Outcome.CANCELLED if overtaken else Outcome.FAILED
+        outcome = Outcome.CANCELLED if overtaken else Outcome.SUPERSEDED
         note = f"overtaken: {cause.text}"
         job = amend(job, current.number, outcome=outcome, note=note, request="")
     number = next_number(job)
@@ -247,3 +247,8 @@ def _note_incident(
         marks=marks,
     )
     return with_incident(job, new), number
+
+
+def _is_sign(one: Incident, lost: Sequence[MachineId]) -> bool:
+    """Tell whether an incident may have been the first sign of what is lost, or is known now."""
+    return one.machine is None or (one.machine in lost and not one.lost)

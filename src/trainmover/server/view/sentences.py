@@ -31,6 +31,7 @@ from trainmover.controller.events import (
     WorkerSaid,
 )
 from trainmover.controller.keep.checkpoints import late_text, writer_due
+from trainmover.controller.listed import some_of
 from trainmover.controller.policies.guard import broken_text
 from trainmover.controller.policies.health.figures import in_words
 from trainmover.controller.policies.health.known import Examination
@@ -73,7 +74,6 @@ class Sentence:
 
 SILENCE = Sentence("")
 LOST_LINK = " lost a link"
-OVERTAKEN = "overtaken: "
 
 
 def sentence(before: Job, event: Event, after: Job) -> Sentence:
@@ -186,8 +186,8 @@ def _seen(incident: Incident) -> str:
 
 
 def _closed(incident: Incident) -> str:
-    if incident.note.startswith(OVERTAKEN):
-        return f"incident {incident.number} is overtaken: see incident {incident.number + 1}"
+    if incident.outcome is Outcome.SUPERSEDED or incident.note.startswith("overtaken: "):
+        return f"incident {incident.number} is superseded: see incident {incident.number + 1}"
     if incident.outcome is not Outcome.DONE:
         return f"incident {incident.number} {incident.outcome}: {incident.note}"
     planned = incident.kind is Kind.MOVE
@@ -228,6 +228,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
         case MachineJoined():
             return Sentence(f"{event.machine} joined" + (" as a standby" * event.standby))
         case MachinesLost():
+            names = [one.machine for one in event.lost]
+            if all(map(before.is_announced, names)) and not set(names) & set(before.seats):
+                verb = "has" if len(names) == 1 else "have"
+                return Sentence(f"{some_of(names, 6)} {verb} left, as announced")
             return Sentence(losses_text(event.lost), loud=after.code is None)
         case MoveRequested():
             return Sentence(f"a move of {event.machine} was asked for and refused")

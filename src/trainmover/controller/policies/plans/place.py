@@ -122,6 +122,6 @@ def _rings(job: Job, wanted: Mapping[Slot, MachineId]) -> Iterator[Slot]:
 def _problem(job: Job, plan: Placement, wanted: Mapping[Slot, MachineId]) -> str:
     """Why it is not to go on."""
     move = found(job, plan.incident)
-    if move is not None and move.outcome in (Outcome.CANCELLED, Outcome.FAILED):
+    if move is not None and move.outcome not in (Outcome.OPEN, Outcome.DONE):
         return f"its last move came to nothing: {move.note}"
     return next((why for name in wanted.values() if (why := _why_not(job, name))), "")

@@ -170,14 +170,16 @@ class Causes:
             raise Violation(f"{what}: to wait {job.spec.wait_s} s is said to cost {ms[WAIT]} ms")
 
     def _goes_on(self, moment: Decided, old: Incident, one: Incident) -> None:
-        """It is over once; it is about whom it was about, unless a loss explains a broken link."""
+        """It is over once; it is about whom it was about, unless a loss explains a broken link, or
+        the end of a process of the lost machine."""
         what, before = f"incident {one.number} ({one.cause})", moment.before
         if old.outcome is Outcome.OPEN and one.note.startswith("overtaken"):
             could = one.kind is Kind.MOVE and before.change is not None
-            if one.outcome is not (Outcome.CANCELLED if could else Outcome.FAILED):
+            if one.outcome is not (Outcome.CANCELLED if could else Outcome.SUPERSEDED):
                 raise Violation(f"{what} was overtaken, and is {one.outcome}")
         about = (old.machine, old.lost, old.cause) == (one.machine, one.lost, one.cause)
-        if not about and (old.machine is not None or old.rung != 1):
+        explained = old.machine is None or (old.machine in one.lost and not old.lost)
+        if not about and (not explained or old.rung != 1):
             raise Violation(f"{what} was of {old.machine} ({old.cause})")
         if not about and one.rung == 1:
             self._weighs(moment, one, what)
