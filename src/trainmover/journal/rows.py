@@ -5,6 +5,7 @@ All ranks commit a step together, so what is written lies together by step: bloc
 ranks (`packed.py`), each written once more when further ranks of it have told the same step.
 """
 
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,3 +171,10 @@ def _rows(places: Iterable[tuple[int, bytes]]) -> Iterator[CommittedRow]:
 
 def _by_rank(row: CommittedRow) -> tuple[Rank, Step]:
     return row.rank, row.step
+
+
+def numbers(row: CommittedRow) -> dict[str, float | str]:
+    """Return what a step has reported; what JSON has no number for is a text: "nan", "inf"."""
+    return {
+        name: value if math.isfinite(value) else repr(value) for name, value in row.values.items()
+    }

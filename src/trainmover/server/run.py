@@ -32,8 +32,9 @@ from trainmover.controller.events import (
 )
 from trainmover.controller.state import Job
 from trainmover.errors import StateMismatch, UserError
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Rank, Step
 from trainmover.journal import Journal
+from trainmover.journal.rows import CommittedRow
 from trainmover.listeners.loop_listener import LoopListener
 from trainmover.protocol import messages as m
 from trainmover.protocol.deadlines import BEAT_S
@@ -416,6 +417,11 @@ class Server:
     def note(self, text: str, *, loud: bool = False) -> None:
         """A line for human eyes, in the journal and to whoever watches."""
         self._telling.note(text, loud=loud)
+
+    def rows_after(self, rank: Rank, step: Step, most: int) -> list[CommittedRow]:
+        """Return up to `most` committed steps of a rank behind `step`, in order."""
+        first, last = Step(step + 1), Step(min(step + most, self.progress.step))
+        return list(self._journal.rows_between([rank], first, last)) if first <= last else []
 
     def turned_away(self, why: str) -> None:
         """Somebody was not let in."""

@@ -1,6 +1,7 @@
 """The HTTP API: what is answered to whom, and what is wrong with a request."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from http_jobs import training
+from http_jobs import commit, training
 from http_plays import AUTH, TOKEN, V1, VIEWER, WAIT_S, play
 
 from trainmover import descriptors
 from trainmover.controller.change.seats import without_machines
-from trainmover.ids import MachineId
-from trainmover.server.http import visitor
+from trainmover.ids import Epoch, MachineId, Rank, Step
+from trainmover.protocol.messages import Row
+from trainmover.server.http import endpoints, visitor
 from trainmover.server.http.endpoints import (
     BODY_BYTES_MAX,
     ENDPOINTS,
@@ -66,6 +68,26 @@ def test_healthz_and_the_page_need_none_and_say_nothing_of_the_run(tmp_path: Pat
         assert (await client.get("/healthz")).json() == {"ok": True, "over": False}
 
     play(tmp_path, act)
+
+
+def test_losses_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "LOSSES_MAX", 2)
+    monkeypatch.setattr(endpoints, "LOSSES_PART", 1)
+
+    async def act(server: Server, client: httpx.AsyncClient) -> None:
+        rows = [Row(step=Step(n), at_us=n, values={"loss": n / 3}) for n in (1, 2)]
+        rows.append(Row(step=Step(3), at_us=3, values={"loss": math.nan}))
+        server._journal.append_rows(Rank(1), Epoch(2), rows)
+        commit(server, 3, first=True)
+        first = (await client.get(f"{V1}/losses?rank=1")).json()
+        assert [(one["step"], one["values"]["loss"]) for one in first] == [(1, 1 / 3), (2, 2 / 3)]
+        rest = (await client.get(f"{V1}/losses?rank=1&after=2")).json()
+        assert rest == [{"rank": 1, "step": 3, "values": {"loss": "nan"}}]
+        for none in ("rank=7", f"after={10**18 - 1}", f"rank={10**18 - 1}"):
+            assert (await client.get(f"{V1}/losses?{none}")).json() == []
+        assert (await client.get(f"{V1}/losses?after=-1")).status_code == 400
+
+    play(tmp_path, act, training(2))
 
 
 def test_a_viewer_changes_nothing(tmp_path: Path) -> None:

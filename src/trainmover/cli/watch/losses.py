@@ -7,14 +7,13 @@ Numbers have as many digits as make them exact: files of two runs are equal if t
 import argparse
 import csv
 import io
-import math
 from collections.abc import Iterator, Sequence
 
 from trainmover.cli.options import which_run
 from trainmover.cli.output import say, say_json
 from trainmover.escaping import one_line
 from trainmover.journal import Journal
-from trainmover.journal.rows import CommittedRow
+from trainmover.journal.rows import CommittedRow, numbers
 
 _PLACE = ("rank", "step")
 
@@ -49,13 +48,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _say_json(rows: Iterator[CommittedRow]) -> int:
-    """Print one object a line. What JSON has no number for is a text: "nan", "inf"."""
+    """Print one object a line."""
     count = 0
     for row in rows:
         count += 1
-        values = {
-            name: value if math.isfinite(value) else repr(value)
-            for name, value in row.values.items()
-        }
-        say_json({"rank": row.rank, "step": row.step, "values": values})
+        say_json({"rank": row.rank, "step": row.step, "values": numbers(row)})
     return count

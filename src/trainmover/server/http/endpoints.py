@@ -4,6 +4,7 @@
 Everything is at /api/v1, but what others expect elsewhere: /healthz, /metrics, and the page at /.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ from starlette.types import ASGIApp
 
 from trainmover.controller.effects import Answer as Answered
 from trainmover.escaping import ONE_LINE
-from trainmover.ids import MachineId
+from trainmover.ids import MachineId, Rank, Step
+from trainmover.journal.rows import CommittedRow, numbers
 from trainmover.protocol.malformed import MALFORMED
 from trainmover.server.http import types
 from trainmover.server.http.answers import as_json, encoded
@@ -31,6 +33,10 @@ from trainmover.server.view.redundancy import loss_json
 from trainmover.server.view.snapshot import incident_json
 
 V1 = "/api/v1"
+LOSSES_MAX = 1000
+"""Steps in one answer."""
+LOSSES_PART = 20
+"""Steps that are read in one go: these hold up the controller for some milliseconds."""
 STOPPED_CODE = 143
 DIGITS_MAX = 18
 BODY_BYTES_MAX = 256 * 1024
@@ -110,6 +116,19 @@ async def _events(live: Live, request: Request) -> ASGIApp:
         raise HTTPException(503, text, headers={"Retry-After": "5"})
     pulses = request.query_params.get("pulse", "") == "true"
     return EventStream(live.server, live.feed, role, after, pulses=pulses)
+
+
+async def _losses(live: Live, request: Request) -> Response:
+    rank = _number(request.query_params.get("rank", "0"), "rank")
+    after = _number(request.query_params.get("after", "0"), "after")
+    rows: list[CommittedRow] = []
+    for done in range(0, LOSSES_MAX, LOSSES_PART):
+        most = min(LOSSES_PART, LOSSES_MAX - done)
+        rows += live.server.rows_after(Rank(rank), Step(after + done), most)
+        await asyncio.sleep(0)
+    return as_json(
+        [types.Losses(rank=row.rank, step=row.step, values=numbers(row)) for row in rows]
+    )
 
 
 def _number(given: str, what: str) -> int:
@@ -270,6 +289,8 @@ async def _body(
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**DIGITS_MAX - 1}
 _AFTER = ("after", "entries above this number; the header Last-Event-ID says the same", _NUMBER)
 _PULSE = ("pulse", "the stream has an event `pulse` each second, too", {"type": "boolean"})
+_RANK = ("rank", "whose; 0 if none is named", _NUMBER)
+_STEP = ("after", "steps behind this one", _NUMBER)
 _V, _O = Role.VIEWER, Role.OPERATOR
 
 ENDPOINTS = (
@@ -286,6 +307,10 @@ ENDPOINTS = (
     Endpoint(
         "GET", f"{V1}/events", "What has happened, or as a stream what happens.", _V, _events,
         list[types.Entry], query=(_AFTER, _PULSE), stream=(types.Entry, types.Pulse),
+    ),
+    Endpoint(
+        "GET", f"{V1}/losses", f"The committed losses of a rank, at most {LOSSES_MAX} steps.", _V,
+        _losses, list[types.Losses], query=(_RANK, _STEP),
     ),
     Endpoint(
         "POST", f"{V1}/move", "Move a machine's ranks to a standby; answered when that is done.",

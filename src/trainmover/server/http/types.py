@@ -223,6 +223,14 @@ class Entry(TypedDict):
     event: dict[str, Any] | None
 
 
+class Losses(TypedDict):
+    """Numbers that one committed step of a rank has reported; "nan" and "inf" are texts."""
+
+    rank: int
+    step: int
+    values: dict[str, float | str]
+
+
 class Pulse(TypedDict):
     """State that changes all the time, once a second. machines: name -> step, ms a step, away.
     over: the job has ended, or its controller leaves; code, ended_because: how the job has ended,
