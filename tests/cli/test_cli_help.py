@@ -41,6 +41,16 @@ def test_help_ends_with_examples_that_the_command_takes(verb: str) -> None:
         assert all(example in parser.format_help() for example in EXAMPLES[verb])
 
 
+def test_the_help_of_run_is_shown() -> None:
+    """With torchrun's options, which only a process of its own shows."""
+    said = subprocess.run(
+        [sys.executable, "-m", "trainmover", "run", "--help"], capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert "--snapshots STEPS" in said.stdout
+    assert "in 1 % of the time" in " ".join(said.stdout.split())
+
+
 @pytest.mark.parametrize("verb", sorted(verbs.VERBS))
 def test_a_mistyped_flag_waits_for_nothing_that_only_the_command_needs(verb: str) -> None:
     heavy = {"httpx", "torch", "numpy", "rich", "starlette", "sqlite3", "asyncio"}
