@@ -4,42 +4,16 @@ is needed, and attributes of modules go with the rank."""
 from pathlib import Path
 
 import pytest
-from harness import Live, Outcomes, assert_equal_runs, run
+from harness import Live, assert_equal_runs, run
 
-from trainmover.controller.state import MachineState, Outcome
+from trainmover.controller.state import Outcome
 
 pytestmark = pytest.mark.turns(12)
 
 SCRIPT = str(Path(__file__).parents[1] / "variables.py")
 
 
-def refused(keep: str, tmp_path: Path) -> Outcomes:
-    """A job whose standby has found a variable, and that trains on."""
-    until = tmp_path / "until"
-
-    async def scenario(live: Live) -> None:
-        await live.until(lambda: bool(live.sandbox_failed))
-        [machine] = [m for m in live.job.machines.values() if m.state is MachineState.COLD]
-        assert "train" in machine.note or "variables.py" in machine.note
-        answer = await live.handle.move("m1")
-        assert not answer.ok
-        await live.at_step(live.step() + 5)
-        until.touch()
-
-    outcome = run(
-        ["--keep", keep, "--until", str(until)], scenario, machines=2, standbys=1, script=SCRIPT
-    )
-    assert outcome.code == 0, (outcome.text, outcome.sentences)
-    return outcome
-
-
-def test_a_standby_names_the_variable_before_it_is_needed(tmp_path: Path) -> None:
-    outcome = refused("it", tmp_path)
-    assert any("`the place in enumerate(batches)" in sentence for sentence in outcome.sentences)
-    assert outcome.job.incidents == ()
-
-
-@pytest.mark.parametrize("keep", ["", "calls", "passes", "norms", "tried"])
+@pytest.mark.parametrize("keep", ["", "it", "calls", "passes", "norms", "tried"])
 def test_what_is_reproduced_or_carried_is_never_refused(keep: str) -> None:
     """A move and then a loss: losses and final state are those of an undisturbed run."""
 
