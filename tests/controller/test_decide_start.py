@@ -252,7 +252,7 @@ def test_restarts_are_counted_and_limited() -> None:
 def test_a_loss_while_starting_again_is_the_next_restart() -> None:
     job, _ = after(begun(standbys=2), lost("m2"), lost("m3"))
     assert job.seats == ("m1", "m4", "m5")
-    assert [incident.outcome for incident in job.incidents] == ["failed", "open"]
+    assert [incident.outcome for incident in job.incidents] == ["superseded", "open"]
     assert "another loss came first" in job.incidents[0].note
 
 
