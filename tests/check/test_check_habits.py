@@ -28,6 +28,8 @@ NOT_EQUAL = {
     "variables/rule_compiled": "it compiles texts that change, and code is not carried",
 }
 """Habits that this check cannot show to be equal, and why."""
+BY_CHANCE = {"updates/chosen_by_set"}
+"""Of these, habits that are equal where addresses happen to be in one order."""
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 8
@@ -73,4 +75,4 @@ def test_habits_are_carried_whole(habits: list[Habit]) -> None:
                 found.setdefault(habit.name, f"{role}: {why}")
     known = NOT_EQUAL.keys() & {habit.name for habit in habits}
     assert {name: why for name, why in found.items() if name not in known} == {}
-    assert known <= found.keys(), "these are equal now: take them off the list"
+    assert known - BY_CHANCE <= found.keys(), "these are equal now: take them off the list"
