@@ -31,7 +31,7 @@ MB = 1_000_000
 _PARAMETER = 4 * 1024 * 1024  # elements
 _PIECE = 1024 * 1024
 _STEP_S = 0.02
-_RECORD = RankRecord(Step(2), True, Step(2), [], Moment(b"", {}), None)
+_RECORD = RankRecord(Step(2), [], Moment(b"", {}))
 
 
 class End:

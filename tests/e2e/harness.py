@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from trainmover import communicators
 from trainmover.controller.change.incidents import lately
 from trainmover.controller.events import WorkerSaid
@@ -196,9 +194,7 @@ def _telling(scenario: Scenario | None, done: Path) -> Scenario:
 @cache
 def _fork_server() -> ForkServerProcess:
     """One import of torch for all jobs of the session; it ends with this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-        return ForkServerProcess("read_first")
+    return ForkServerProcess()
 
 
 def _limit_s() -> float:

@@ -36,7 +36,7 @@ from trainmover.state.tracked import Tracked
 from trainmover.state.transfer import wire as transfer
 from trainmover.state.vault import Vault, wire
 from trainmover.state.vault.requests import Requests
-from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
+from trainmover.worker.step.keeper import Moment, RankRecord, row_bytes
 
 TOKEN, NONCE = b"t" * 16, bytes(range(16))
 END = End("vault", Where("127.0.0.1", 1))
@@ -240,9 +240,7 @@ def _requests() -> list[wire.Request]:
 def _rank_record() -> bytes:
     moment = Moment(rng.capture(), {"scheduler": encode.encode({"last": 3})})
     rows = [row_bytes(m.Row(step=Step(1), at_us=2, values={"loss": 0.5}))]
-    begun = Begun(b"", dict(moment.small))
-    record = RankRecord(Step(2), True, Step(1), [["a", 1, 2]], moment, moment, rows, begun=begun)
-    return record.to_bytes()
+    return RankRecord(Step(2), [["a", 1, 2]], moment, rows).to_bytes()
 
 
 def _restored(data: bytes) -> None:

@@ -11,7 +11,6 @@ import trainmover.graph
 import trainmover.state
 from trainmover.state import class_caches
 from trainmover.state.class_caches import forget_classes
-from trainmover.state.script.things.held import computed_in
 
 
 def caches() -> Iterator[Any]:
@@ -40,7 +39,11 @@ def test_forgotten_classes_are_asked_again() -> None:
     class OfScript:
         pass
 
-    assert computed_in(OfScript) is computed_in(OfScript)
-    before = computed_in(OfScript)
+    asked: list[type] = []
+    ask = class_caches.cached_by_class(asked.append)
+    ask(OfScript)
+    ask(OfScript)
+    assert len(asked) == 1
     forget_classes()
-    assert computed_in(OfScript) is not before
+    ask(OfScript)
+    assert len(asked) == 2

@@ -70,7 +70,7 @@ def test_an_effect_is_refused(effect: str) -> None:
     tracked = Tracked()
     tracked.add("app", Holder(read))
     with pytest.raises(UserError, match=said) as raised:
-        tracked.looked_into()
+        tracked.small_states()
     assert "test_reading.py line 2" in raised.value.happened
     assert "model=app.model, optimizer=app.optimizer" in raised.value.do
 
@@ -80,7 +80,7 @@ def test_of_a_tracked_object_too() -> None:
     tracked.add("model", model)
     tracked.add("app", Own(lambda _: model.bias.detach().add_(1)))
     with pytest.raises(UserError, match="the state of Linear"):
-        tracked.looked_into()
+        tracked.small_states()
 
 
 def stamp(own: Own) -> None:
@@ -96,7 +96,7 @@ def look(own: Own) -> None:
 def test_what_has_none_is_not(read: Callable[[Own], Any]) -> None:
     tracked = Tracked()
     tracked.add("app", Own(read))
-    assert dict(tracked.looked_into())
+    assert tracked.small_states()
     assert tracked.small_states()["app"]
 
 
@@ -128,7 +128,7 @@ def test_of_modules_and_optimizers_too(made: Callable[[], Any], said: str) -> No
     tracked = Tracked()
     tracked.add("it", made())
     with pytest.raises(UserError, match=said) as raised:
-        tracked.looked_into()
+        tracked.small_states()
     assert "Let it only give its state" in raised.value.do
 
 

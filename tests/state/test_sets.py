@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from trainmover.asked import is_in_c
 from trainmover.errors import ProtocolError
 from trainmover.state import sets
 from trainmover.state.encode import decode, encode, split
 from trainmover.state.kinds.filling import filled
-from trainmover.state.script.values import entry_of, same
 from trainmover.worker.step.retry.copies import Copies
 
 in_c = pytest.mark.skipif(not is_in_c("fill"), reason="the extension is not built, or of the ABI")
@@ -150,17 +148,3 @@ def test_equal_sets_have_equal_canonical_bytes() -> None:
     one, other = {8, 0}, {0, 8}
     assert [*one] != [*other]
     assert split(one, canonical=True) == split(other, canonical=True)
-
-
-def test_a_variable_with_another_order_is_another_one() -> None:
-    assert not same(entry_of({8, 0}), entry_of({0, 8}))
-    assert not same(entry_of({(8, "a"), (0, "a")} | {*range(9)}), entry_of({(0, "a")}))
-    assert same(entry_of({0, 8}), entry_of({0, 8}))
-    long = {*range(0, 10**6, 101)}
-    assert not same(entry_of(long), entry_of(long - {0} | {1}))
-
-
-def test_the_order_of_objects_is_chance() -> None:
-    tensors = [torch.ones(1), torch.zeros(1)]
-    assert same(entry_of({*tensors}), entry_of({*tensors[::-1]}))
-    assert same(entry_of({None, 0.5, float("nan")}), entry_of({0.5, None, float("nan")}))

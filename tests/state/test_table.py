@@ -29,10 +29,8 @@ class Net(nn.Module):
         self.inner = nn.Linear(3, 2)
         self.norm = nn.BatchNorm1d(2)
         self.register_buffer("cache", torch.zeros(2), persistent=False)
-        self.calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
         self.cache.add_(1)
         y: torch.Tensor = self.norm(self.inner(x))
         return y
@@ -46,7 +44,7 @@ def net_of(tracked: Tracked) -> Net:
 
 def build() -> Tracked:
     net = Net()
-    tracked = Tracked(lambda owner: ["calls"] if isinstance(owner, Net) else [])
+    tracked = Tracked()
     tracked.add("net", net)
     tracked.add("optimizer", torch.optim.SGD(net.parameters(), lr=0.1))
     for gradients in tracked.gradients:  # A step that leaves gradients, and is added to.
@@ -63,11 +61,11 @@ CHANGES: dict[str, Callable[[Net], Any]] = {
     "modes": lambda net: net.eval(),
     "buffers": lambda net: net.norm.running_mean.add_(1),  # type: ignore[union-attr, operator]
     "unsaved": lambda net: net.cache.add_(5),  # type: ignore[operator]
-    "attributes": lambda net: setattr(net, "calls", 41),
     "gradients": lambda net: net.norm.bias.grad.mul_(3),  # type: ignore[union-attr]
 }
 """How each changes; the others need groups, and have tests of their own: see `ELSEWHERE`."""
 ELSEWHERE = {
+    "attributes": "kinds/test_scripted.py",
     "hooks": "kinds/parallel/test_hooks.py",
     "large_buffers": "kinds/modules/test_large_buffers.py",
     "settings": "kinds/optimizers/test_settings.py",
@@ -128,7 +126,7 @@ OF_THE_RUN = {
     "global generators": "state/test_rng.py",
     "place in the data": "worker/data/test_draws.py",
     "batches": "worker/data/test_batch_hash.py",
-    "the script's variables": "state/script/test_script_variables.py",
+    "the script's variables": "worker/keep/test_script_graph.py",
     "groups": "comm/test_comm_groups.py",
 }
 """Rows of what no object has, and who tries them out."""
@@ -221,7 +219,7 @@ def test_a_round_sees_it(kind: str) -> None:
 
 def test_attributes_of_an_object_are_a_small_object() -> None:
     tracked = Tracked()
-    tracked.add("kept", Attributes(Net(), ("calls",)))
+    tracked.add("kept", Attributes(Kept(2), ("numbers",)))
     assert tracked.small_names() == ["kept"]
 
 

@@ -5,12 +5,17 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from trainmover.state.script.process import put_back
 from trainmover.torch_internals.distributed.backends import MIXED, backends
 
 
 def values() -> dict[str, object]:
     return {name: one.ask() for name, one in backends().items()}
+
+
+def put_back(values: dict[str, object]) -> None:
+    for name, one in backends().items():
+        if one.ask() != values[name]:
+            one.set_to(values[name])
 
 
 @pytest.fixture(autouse=True)

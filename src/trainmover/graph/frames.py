@@ -62,10 +62,10 @@ def _is_ours(frame: types.FrameType) -> bool:
 
 def place_of(frames: list[types.FrameType]) -> list[Stand]:
     """Return where a stack stands: equal in every process that executes the same expressions."""
-    return [Stand(code_key(one.f_code), _position(one.f_code, one.f_lasti)) for one in frames]
+    return [Stand(code_key(one.f_code), position_of(one.f_code, one.f_lasti)) for one in frames]
 
 
-def _position(code: types.CodeType, instruction: int) -> tuple[int | None, ...]:
+def position_of(code: types.CodeType, instruction: int) -> tuple[int | None, ...]:
     positions = _positions(code)
     at = instruction // 2
     return positions[at] if 0 <= at < len(positions) else (None,) * 4

@@ -34,17 +34,6 @@ def sites_of(path: str) -> tuple[LoopSite, ...]:
     return tuple(_sites.get(path, {}).values())
 
 
-def collector_in(frame: FrameType) -> Collector | None:
-    """Return the rewritten list comprehension that a frame runs, or is about to leave."""
-    code = frame.f_code
-    for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars, *code.co_names):
-        if name.startswith(PREFIX):
-            value = frame.f_locals.get(name, frame.f_globals.get(name))
-            if isinstance(value, Collector):
-                return value
-    return None
-
-
 def registered_paths() -> tuple[str, ...]:
     """Return the files whose loops are known."""
     return tuple(_sites)

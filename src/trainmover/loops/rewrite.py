@@ -47,11 +47,6 @@ PREFIX = "_tm_"
 """First letters of the variables that hold loops."""
 
 
-def is_of_loops(name: str) -> bool:
-    """Tell whether rewritten code has a variable of this name, and the script has not."""
-    return name.startswith(PREFIX) or name == "__tm__"
-
-
 FUNCTION, CLASS, COMPREHENSION = "function", "class", "comprehension"
 
 

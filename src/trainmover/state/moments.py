@@ -118,11 +118,11 @@ TABLE: dict[str, dict[Moment, Cell]] = {
         Moment.COMPARE: Cell(Do.HASH, "worker/data/batch_hash.py"),
     },
     "the script's variables": {
-        Moment.RETRY: _BEFORE,
-        Moment.RECORD: Cell(Do.HASH, "state/script/variables.py"),
-        Moment.JOINER: Cell(Do.REFUSE, "worker/join/refusal.py"),
-        Moment.CUT: Cell(Do.REFUSE, "worker/join/refusal.py"),
-        Moment.COMPARE: Cell(Do.HASH, "state/script/variables.py"),
+        Moment.RETRY: Cell(Do.COPY, "worker/keep/script_graph.py"),
+        Moment.RECORD: Cell(Do.SEND, "worker/keep/script_graph.py"),
+        Moment.JOINER: Cell(Do.SEND, "worker/keep/script_graph.py"),
+        Moment.CUT: Cell(Do.SEND, "worker/keep/script_graph.py"),
+        Moment.COMPARE: Cell(Do.CHECK, "worker/join/refusal.py"),
     },
     "groups": {
         Moment.RETRY: Cell(Do.REBUILD, "comm/roster.py"),

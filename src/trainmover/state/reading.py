@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from trainmover.errors import UserError
 from trainmover.state import rng
-from trainmover.state.script.things.held import all_held_by
+from trainmover.state.held import all_held_by
 from trainmover.torch_internals.tensors import version_of
 
 _DEPTH_MAX = 3

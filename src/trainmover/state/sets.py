@@ -11,7 +11,6 @@ most objects are addresses, and the order of such is chance.
 """
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union
 
 from trainmover.asked import is_in_c
@@ -50,11 +49,6 @@ def made(kind: type[S], content: Content) -> S:
         raise ValueError("a set with two equal entries")
     empty = kind()
     return empty if content.table and _fill(empty, *content.table, content.entries) else plain
-
-
-def is_ordered(entries: Iterable[object]) -> bool:
-    """Whether a set of these has an order that other processes can have, too."""
-    return KEPT and all(map(_hashes_alike, entries))
 
 
 def _hashes_alike(value: object) -> bool:

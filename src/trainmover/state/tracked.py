@@ -21,7 +21,6 @@ from trainmover.state.items import Encodes, HasState, Item
 from trainmover.state.kinds.finding import GRADIENTS, gradients_of, parts_of
 from trainmover.state.kinds.generators import Generator, KeptGenerator
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.modules.attributes import Stored
 from trainmover.state.kinds.modules.buffers import Buffers
 from trainmover.state.kinds.modules.large_buffers import KIND
 from trainmover.state.kinds.modules.modes import Modes
@@ -48,7 +47,6 @@ _NOTHING = encode.encode({})
 class Tracked:
     """The tracked objects of one rank, in the order they were added.
 
-    stored      which attributes of modules and optimizers the script changes; None: nobody knows
     calls       how many collectives the script has begun
     count       how many objects there are
     modules     every module of every tracked one, as they were when it was added
@@ -60,8 +58,8 @@ class Tracked:
     unsharded   what FSDP2 keeps of gradients beside each tracked module
     """
 
-    def __init__(self, stored: Stored | None = None, calls: Callable[[], int] = lambda: 0) -> None:
-        self._stored, self._calls = stored, calls
+    def __init__(self, calls: Callable[[], int] = lambda: 0) -> None:
+        self._calls = calls
         self._objects: dict[str, HasState] = {}
         self._bulk: set[str] = set()  # Once bulk, always: both ends of a move must agree.
         self._sized: set[str] = set()
@@ -116,7 +114,7 @@ class Tracked:
         self._grouped.pop(name, None)
         if isinstance(obj, torch.optim.Optimizer):
             self._grouped[name] = Grouped(obj, self._named_parameters)
-        found = parts_of(name, obj, self._stored, self._consumers, lambda: self.optimizers)
+        found = parts_of(name, obj, self._consumers, lambda: self.optimizers)
         others = {path: item for path, item in self._parts.items() if item.owner != name}
         self._parts = others | {item.path: item for item in found}
         self._part_loose_gradients()
@@ -156,13 +154,6 @@ class Tracked:
         return self.count
 
     def items(self) -> Iterable[tuple[str, HasState]]:
-        return self._objects.items()
-
-    def looked_into(self) -> Iterable[tuple[str, HasState]]:
-        """The same, where whoever asks reads their state. Raises UserError for an object of which
-        that has an effect: see `Reading`."""
-        if len(self._sized) < self.count:
-            self._size()
         return self._objects.items()
 
     def ids(self) -> tuple[int, ...]:
@@ -275,9 +266,9 @@ class Tracked:
         Raises UserError, naming object and path, for state that cannot be sent.
         """
         states = {}
+        if len(self._sized) < self.count:
+            self._size()
         for name, obj in list(self._objects.items()):
-            if name not in self._bulk and name not in self._sized:
-                self._size()
             if name in self._bulk:
                 continue
             state = obj.state_dict()

@@ -4,7 +4,6 @@
 import gc
 import multiprocessing
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -29,12 +28,6 @@ def fetches_here(iterator: Any) -> bool:
 def pass_over(iterator: Any) -> None:
     """The next batch: its indices are drawn, its data is not fetched. Raises StopIteration."""
     iterator._next_index()
-
-
-def is_iterator(kind: type) -> bool:
-    """Whether objects of this type give the batches of a pass over a DataLoader."""
-    loaded = sys.modules.get("torch.utils.data.dataloader")
-    return loaded is not None and issubclass(kind, loaded._BaseDataLoaderIter)
 
 
 def yielded(iterator: Any) -> int:

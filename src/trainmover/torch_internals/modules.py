@@ -46,11 +46,6 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
 _OF_TENSORS = [vars(TensorBase)[n] for n in ("_backward_hooks", "_post_accumulate_grad_hooks")]
 
 
-def hooks_of(tensor: Tensor) -> list[Any]:
-    """What is called as its gradient comes."""
-    return [hook for kind in _OF_TENSORS for hook in (kind.__get__(tensor) or {}).values()]
-
-
 def taken_hooks(tensor: Tensor) -> list[Any]:
     """The same, for `put_hooks`: as they are now."""
     return [None if (now := kind.__get__(tensor)) is None else now.copy() for kind in _OF_TENSORS]

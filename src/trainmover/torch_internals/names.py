@@ -14,7 +14,6 @@ IN_FILES: Names = {
     "_dynamo/utils.py": ("counters",),
     "_inductor/compile_worker/__main__.py": ("def main",),
     "_inductor/runtime/cache_dir_utils.py": ("def cache_dir", "def default_cache_dir"),
-    "_tensor_str.py": ("PRINT_OPTS",),
     "compiler/_cache.py": (
         "class CacheArtifactManager",
         "def deserialize",
@@ -59,8 +58,6 @@ IN_FILES: Names = {
     "distributed/tensor/_dispatch.py": ("self.sharding_propagator",),
     "distributed/tensor/_random.py": ("_rng_tracker",),
     "distributed/tensor/_sharding_prop.py": ("self.propagate_op_sharding",),
-    "distributions/distribution.py": ("_validate_args",),
-    "distributions/transforms.py": ("class _InverseTransform", "_inv", "_cached_x_y"),
     "jit/_script.py": ("self._c",),
     "nn/modules/module.py": (
         "_buffers",
@@ -90,16 +87,8 @@ IN_FILES: Names = {
         "self.reducer",
     ),
     "optim/optimizer.py": ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"),
-    "overrides.py": (
-        "def _get_current_function_mode_stack",
-        "def _pop_mode",
-        "def _push_mode",
-    ),
     "utils/_device.py": ("CURRENT_DEVICE",),
-    "utils/_python_dispatch.py": (
-        "def _disable_current_modes",
-        "def _get_current_dispatch_mode_stack",
-    ),
+    "utils/_python_dispatch.py": ("def _disable_current_modes",),
     "utils/_pytree.py": ("def tree_map",),
     "utils/data/_utils/signal_handling.py": (
         "_set_worker_signal_handlers",
@@ -112,7 +101,6 @@ IN_FILES: Names = {
         "self._num_workers",
         "def _next_index",
         "def _shutdown_workers",
-        "class _BaseDataLoaderIter",
         "self._num_yielded",
     ),
 }
@@ -126,7 +114,6 @@ IN_MEMORY: Names = {
     "torch": ("_foreach_copy_", "_foreach_zero_"),
     "torch.Tensor": (
         "_backward_hooks",
-        "_base",
         "_cdata",
         "_indices",
         "_is_view",
@@ -147,7 +134,6 @@ IN_MEMORY: Names = {
     "torch._C.ScriptModule": ("_get_method", "_method_names"),
     "torch.UntypedStorage": ("_cdata",),
     "torch._C._autograd": (
-        "_top_saved_tensors_default_hooks",
         "_profiler_enabled",
         "_record_function_with_args_enter",
         "_record_function_with_args_exit",

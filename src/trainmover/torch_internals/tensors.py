@@ -165,9 +165,3 @@ def memory_of(tensor: Tensor) -> int:
         pass  # As of a sparse one, or of one that wraps another.
     local = tensor.to_local() if hasattr(tensor, "to_local") else None
     return 0 if local is None else local.untyped_storage().data_ptr()
-
-
-def base_of(tensor: Tensor) -> Tensor | None:
-    """What it is a view of."""
-    base: Tensor | None = tensor._base
-    return base

@@ -19,7 +19,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.errors import UserError
 from trainmover.state.kinds.values import Attributes
-from trainmover.state.script import handles
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples
@@ -217,11 +216,6 @@ class JobBatches:
     def __iter__(self) -> "JobBatches":
         return self
 
-    def told(self) -> tuple[str, str]:
-        """As a handle: by the loop it is of."""
-        name = self._batches.known_as()
-        return name and handles.OVER_BATCHES + name, handles.OVER_BATCHES + name
-
     @property
     def drawn(self) -> int:
         """Batches taken in all passes, by the whole life of the loop."""
@@ -246,11 +240,6 @@ class JobBatches:
 
     def __len__(self) -> int:
         return len(self._batches)
-
-
-def know_iterators() -> None:
-    """Variables that are iterators over batches are known by their loops."""
-    handles.learn(JobBatches, JobBatches.told)
 
 
 def _where() -> str:

@@ -27,22 +27,18 @@ from torch import Tensor
 from trainmover.comm import groups
 from trainmover.comm.failures import means_lost_device
 from trainmover.errors import PeerLost, StateMismatch, UserError
-from trainmover.graph.frames import innermost
+from trainmover.graph.frames import innermost, script_frames
 from trainmover.ids import Rank, Step
 from trainmover.loops.turns import Retry
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
-from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.state import rng
 from trainmover.state.arrangement import parted
-from trainmover.state.script.variables import Variables
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.draws import Draws, Place
 from trainmover.worker.data.loops import Loops
-from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.drill import Drills
 from trainmover.worker.join.early import KEY, EarlySource
-from trainmover.worker.keep.changes_in_steps import in_records
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.keep.later_steps import LaterSteps
 from trainmover.worker.keep.rounds import Rounds
@@ -55,13 +51,12 @@ from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
 from trainmover.worker.step.gate import Gate
+from trainmover.worker.step.given import Kinds
 from trainmover.worker.step.graphs import Graphs
 from trainmover.worker.step.keeper import Keeper, Moment
-from trainmover.worker.step.ledger import Ledger, row
+from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.own_time import OwnTime
-from trainmover.worker.step.results.foreseen import Foreseen
-from trainmover.worker.step.results.given import Kinds
-from trainmover.worker.step.results.reported import Reported, place_of_step
+from trainmover.worker.step.reported import Reported, place_of_step
 from trainmover.worker.step.retry.arguments import Living
 from trainmover.worker.step.retry.before import Before, Buffers
 from trainmover.worker.step.updates import Updates
@@ -80,12 +75,10 @@ class Member:
     thread only, but for `standing`, which the control thread writes.
 
     is_shadow  its run is in the sandbox: a joiner's, until that is live
-    raises     a step has raised an exception behind its update
     comes_to_gate  the try under way has come there
     updated    the shadow step under way has come to its first update, where a live one has its gate
-    tracked    what the script has named; `variables` it keeps itself
+    tracked    what the script has named
     loops      over data that it is in; `draws` it has made from them
-    made_of    what passes go over that was there before the first step
     ledger     rows that are committed and not yet told
     boundary   between two steps: where members are exchanged; `gate`: where steps commit
     recording  of its first steps, and what is kept of them; `later_steps` are compared with them
@@ -96,7 +89,7 @@ class Member:
     in_step    whether one is under way
     passed     whether that has come through its gate
     reported   the numbers that it reports
-    kinds      of what its step functions give; what its gate sees of that is `foreseen`
+    kinds      of what its step functions give
     own_time   what it takes for its steps itself
     over       the script has ended
     declared   as in `Runtime`
@@ -117,7 +110,7 @@ class Member:
         self.drills = Drills.from_environment()
         self.calls = self.begun = Step(0)
         self.own_time = OwnTime(groups.waits, lambda: self.gate.peers())
-        self.in_step = self.passed = self.over = self.comes_to_gate = self.raises = False
+        self.in_step = self.passed = self.over = self.comes_to_gate = False
         self.declared: list[str] = []
         self.rollback: WayBack | None = None
         self._calls_at_fetch: int | None = None
@@ -129,23 +122,14 @@ class Member:
 
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
-        self.variables = Variables(
-            lambda: self.tracked.looked_into(),
-            is_own_file,
-            lambda: self.loops.generators(),
-            of_scripts,
-            lambda: self.loops.loading(),
-            lambda: self.loops.samplers(),
-        )
-        self.tracked = Tracked(self.variables.stored_on, lambda: groups.calls)
+        self.tracked = Tracked(calls=lambda: groups.calls)
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
         self._living = Living()
         self.loops = Loops()
-        self.made_of = MadeOf()
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
         self.reported = Reported()
-        self.kinds, self.foreseen = Kinds(), Foreseen(self.tracked.updated)
+        self.kinds = Kinds()
 
     def _meet_others(self, station: Station) -> None:
         """Where ranks wait for each other, between steps and in them."""
@@ -203,7 +187,6 @@ class Member:
         self.weights = Weights(rank, self.say)
         self.script_graph = ScriptGraph(
             lambda: self.updates.changes.storages(self.tracked),
-            lambda: in_records(self.tracked),
             lambda: self.loops.loading(),
             self._say_for_all,
         )
@@ -250,7 +233,6 @@ class Member:
         if run_twice and self.boundary.tainted():
             self.cut_short.cannot_run_again(step, run_twice)
         self.boundary.settle()
-        self.draws.look_ahead()
         self.draws.check_again(self.rank, step, self._known_draws)
         self._settle_mode()
         frame = sys._getframe(1)
@@ -267,9 +249,6 @@ class Member:
             self._graphs = Graphs(self.tracked)
         if self._graphs.kept:
             self._graphs.check(step, before.small)
-        self.deposit.begin_step(
-            step, args, kwargs, small=before.small, variables=self.variables.capture_at_step
-        )
         groups_made = groups.begin_step()
         self.updates.begin_step()
         while True:
@@ -298,20 +277,10 @@ class Member:
             except (Exception, SystemExit):
                 self._raised_in_step(step)
                 raise
-        values = self._after_step(step)
-        self.script_graph.end_step(frame)
+        self._after_step(step)
         if self.recording.recorder is not None and self.recording.is_open:
-            self.kinds.note(self.reported.code, result, values)
-        self._keep_given(step, values, result)
+            self.kinds.note(self.reported.code, result)
         return result
-
-    def _keep_given(self, step: Step, values: dict[str, float], result: Any) -> None:
-        code = self.reported.code
-        told = self.kinds.are_told(code, result, values)
-        data = b"" if told else self.foreseen.returned(code, result)
-        self.deposit.keep_given(step, values, data)
-        if not told and self.foreseen.goes_blind(code):
-            self.say(Warned(rank=self.rank, text=_late_result(code)))
 
     def _run_twice(self) -> str:
         """What the script has done since it fetched for this step, and must not be done again: a
@@ -338,13 +307,11 @@ class Member:
         self.draws.begin_step()
         self.calls = self.begun = step
         self._calls_at_try = groups.calls
-        self.made_of.is_open = False
         self.updates.try_step(step)
         self.deposit.samples.look_ahead(step)
         self.recording.begin_step()
         self.later_steps.begin_step(step)
         self.reported.begin(function)
-        self.foreseen.begin()
         self.passed, self.in_step, self.comes_to_gate = False, True, False
         self.cut_short.begin_try()
         self.say_if_past_end(step)  # From here on the control thread says it.
@@ -353,13 +320,8 @@ class Member:
             if self.drills.planned:
                 self.drills.at("compute", step)
             result = function(*args, **kwargs)
-            self.reported.returned(result, passed=self.passed)
-            if self.reported.late:
-                self.updates.late_value()
+            self.reported.returned(result)
             if not self.passed:
-                values = self.reported.numbers()
-                if not self.kinds.are_told(self.reported.code, result, values):
-                    self.foreseen.at_return(result)
                 self.pass_gate(returned=True)
             return result
         except Exception as error:
@@ -428,29 +390,18 @@ class Member:
     def _record_is_safe(
         self, step: Step, applies: torch.optim.Optimizer | None, returned: bool
     ) -> bool:
-        committing = row(step, self.reported.at_gate(), self.draws.samples)
-        if not returned and self.reported.code not in self.kinds.told:
-            self.foreseen.at_gate(self.reported.code, self.reported.frames)
         return self.deposit.is_safe(
             step,
-            committing,
-            self.draws.drawn,
             applies,
             returned=returned,
-            result=self.foreseen.result,
             come_through=lambda: groups.come_through(self.boundary.tainted),
         )
 
-    def _after_step(self, step: Step) -> dict[str, float]:
-        """It is committed. What it has reported."""
+    def _after_step(self, step: Step) -> None:
+        """It is committed, and over."""
         values = self.reported.numbers()
         if self.reported.again:
             self.reported.committed()
-        self.gate.behind = self.deposit.step_is_over()
-        if self.gate.alike is False:
-            self.updates.private_small_state()
-        if self.deposit.behind.drew:
-            self.updates.draws_late()
         self.updates.end_step()
         self.weights.due |= self.ledger.first_of is not None
         if self.ledger.first_of is None:
@@ -466,7 +417,6 @@ class Member:
         if self.weights.due:
             self._weigh()
         self.cut_short.outside()
-        return values
 
     def _look(self, step: Step) -> StepsChanged | None:
         try:
@@ -500,7 +450,6 @@ class Member:
     def _raised_in_step(self, step: Step) -> None:
         """The script may catch it: a step that has committed counts, another was none."""
         if self.passed:
-            self.raises = True
             self._after_step(step)
         else:
             self.gate.given_up += groups.calls != self._calls_at_try
@@ -544,8 +493,7 @@ class Member:
 
     def begin_loop(self, batches: Batches) -> None:
         """A loop over data begins."""
-        self.made_of.note(batches.over)
-        batches.watch(self._collectives, self.variables.altered_on, self.made_of)
+        batches.watch(self._collectives)
         self.loops.begin(batches)
 
     def _collectives(self) -> int | None:
@@ -599,16 +547,10 @@ class Member:
         """The next batch of the loop just entered, from the place it has."""
         goes_on = self.draws.go_on
         state = rng.capture() if goes_on else self.draws.rng_before
-        at = self.variables.standing_at() if goes_on else self.variables.at
-        try:
-            batch = self.draws.take(batches, state, self.calls, at)
-        except StopIteration:
-            self.variables.fetch_is_over()
-            raise
+        batch = self.draws.take(batches, state, self.calls, self.standing_at())
         self._living.fetched()
         if not goes_on:
             self.updates.fetched()
-        self.variables.gave(batch)
         self._calls_at_fetch = groups.calls
         return batch
 
@@ -617,29 +559,27 @@ class Member:
 
         at: instructions at which the script's frames stand
         """
-        try:
-            batch = self.loops.take(batches, rng.capture(), self.calls, at)
-        except StopIteration:
-            self.variables.fetch_is_over()
-            raise
-        self.variables.gave(batch)
-        return batch
+        return self.loops.take(batches, rng.capture(), self.calls, at)
+
+    @staticmethod
+    def standing_at() -> list[int]:
+        """Return the instructions at which the script's frames stand, outermost first."""
+        frames = script_frames(sys._getframe(1), vars(sys.modules["__main__"]))
+        return [frame.f_lasti for frame in frames]
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
         if self.draws.go_on:
             return
-        variables = self.variables.capture()
         moment = Moment(rng.capture(), self.tracked.small_states())
-        place = self.place(moment, self.variables.at)
+        place = self.place(moment, self.standing_at())
         self.draws.end_step()
         record = self.draws.mark(place, self.ledger.in_doubt)
-        record.variables, record.objects = variables, groups.objects.kept()
-        record.raises, record.given_up = self.raises, self.gate.given_up
+        record.objects, record.given_up = groups.objects.kept(), self.gate.given_up
         record.graph = self.script_graph.look(sys._getframe(1))
-        record.blind, record.uncarried = self.script_graph.blind, self.script_graph.uncarried
+        record.uncarried = self.script_graph.uncarried
         self.keeper.graph = self.script_graph.whole
-        self.deposit.tell(record, self.loops.fetches, self.variables.stored_in_steps())
+        self.deposit.tell(record)
 
     def place(self, moment: Moment, at: list[int]) -> Place:
         """Of the fetch under way. at: instructions at which the script's frames stand"""
@@ -656,26 +596,13 @@ class Member:
         self.cut_short.forget()
         self.rollback = None
         self.tracked.clear()
-        self.variables.forget()
         self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
         self._living = Living()
         self.loops = Loops()
-        self.made_of = MadeOf()
         self.draws = Draws(self.loops)
         self.reported, self.kinds = Reported(), Kinds()
-        self.foreseen = Foreseen(self.tracked.updated)
         self.updates.forget()
         self.script_graph.forget()
         self.keeper.graph = None
         self.deposit.forget()
         self.recording.forget()
-
-
-def _late_result(code: object) -> str:
-    return (
-        f"what the step{place_of_step(code)} returns is not known at its first update: if a "
-        "machine is lost between that and the return, and the script goes on with what was "
-        "returned, nobody can take the rank. Have it in variables of its own before "
-        "optimizer.step(), as numbers with a fraction or tensors, or report the number and return "
-        "it alone"
-    )

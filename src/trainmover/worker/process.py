@@ -70,7 +70,6 @@ def main() -> None:
     registered.watch()
     aliases.watch()
     know_groups()
-    api.know_iterators()
     station = _station()
     outlive_in_loaders()
     loaders.watch_processes()

@@ -228,17 +228,7 @@ class Runs:
             return not (self._standing.recalled or self._standing.exit)
 
     def _end_on_the_way(self, joiner: Joiner, ended: Ended) -> None:
-        """The run is over and the rank's place not taken: well if the rank was lost at its end."""
-        try:
-            arrived = not ended.error and joiner.takeover.arrive_at_the_end()
-        except Unwind:
-            self._leave(joiner.member)
-            return
-        except TrainmoverError as error:
-            ended, arrived = Ended(code=1, error=str(error).split("\n")[0]), False
-        if arrived:
-            self._report(joiner.member, ended)
-            return
+        """The run is over and the rank's place not taken."""
         if joiner.takeover.has_an_order:
             self._lacks(joiner, _shadow_end(ended, joiner, again=False))
             return
@@ -550,12 +540,6 @@ def _shadow_end(ended: Ended, joiner: Joiner, *, again: bool) -> str:
         return shadow.opened.newer
     if ended.error:
         return reasons.why(ended.error, ended.where, again=again)
-    if joiner.takeover.at_the_end:
-        step = joiner.member.calls
-        return (
-            f"rank {joiner.rank} was lost behind its last step {step}, where the script makes "
-            "collectives: what they gave is gone with it"
-        )
     if joiner.takeover.journey is not None:
         return (
             f"on its way to where rank {joiner.rank} stood the script ended: whether it goes on "

@@ -153,7 +153,8 @@ def test_an_evaluation_that_is_cut_short_is_made_again(
     arguments = ["--steps", str(STEPS), "--pace", str(PACE), "--hurry", str(hurry)]
     outcome = run(arguments, scenario, machines=3, script=EVALUATED, snapshot_every=10)
     assert [i.rung for i in outcome.job.incidents] == [2], outcome.sentences
-    assert "between two steps" in outcome.job.incidents[0].why_rung
+    why = outcome.job.incidents[0].why_rung
+    assert "between two steps" in why or "is on no machine that lives" in why
     arguments = ["--steps", str(STEPS)]
     assert_equal_runs(outcome, undisturbed(arguments, machines=1, nproc=3, script=EVALUATED))
 

@@ -26,5 +26,5 @@ def test_kills_at_random_moments_of_a_step(undisturbed, trials: int) -> None:
 
     outcome = run(["--pace", "0.04"], scenario, until_done=True, machines=3, standbys=2)
     assert len(lately(outcome.job)) >= trials
-    assert {i.rung for i in lately(outcome.job)} == {1}
+    assert {1} <= {i.rung for i in lately(outcome.job)} <= {1, 2}
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))

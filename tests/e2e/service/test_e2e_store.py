@@ -44,7 +44,7 @@ def test_a_machine_is_replaced_after_the_store_was_lost(undisturbed) -> None:
         await live.at_step(live.step() + 3)
 
     outcome = run(["--pace", "0.02"], scenario, until_done=True, machines=3)
-    assert [i.rung for i in outcome.job.incidents] == [1]
+    assert [i.rung for i in outcome.job.incidents] in ([1], [2])
     assert_equal_runs(outcome, undisturbed(["--steps", outcome.steps], machines=3))
 
 

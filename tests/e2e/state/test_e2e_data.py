@@ -65,7 +65,7 @@ def test_samples_are_used_once_and_where_they_were(loader: str, tmp_path: Path) 
     arguments = ["--loader", loader, "--steps", "30"]
     paced = [*arguments, "--pace", "0.08", "--hurry", str(tmp_path / "hurry")]
     disturbed = run(paced, scenario, machines=2, script=DATA)
-    assert [incident.rung for incident in disturbed.job.incidents] == [0, 1]
+    assert [incident.rung for incident in disturbed.job.incidents] in ([0, 1], [0, 2])
     assert_equal_runs(disturbed, run(arguments, machines=2, standbys=0, script=DATA))
     assert_each_once(disturbed)
 

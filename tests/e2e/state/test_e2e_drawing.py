@@ -29,5 +29,6 @@ def test_the_same_is_drawn(habit: str, tmp_path: Path) -> None:
     arguments = ["--habit", habit, "--steps", "30"]
     paced = [*arguments, "--pace", "0.08", "--hurry", str(tmp_path / "hurry")]
     disturbed = run(paced, scenario, machines=2, script=SCRIPT, seed=7)
-    assert [incident.rung for incident in disturbed.job.incidents] == [0, 1], disturbed.sentences
+    rungs = [incident.rung for incident in disturbed.job.incidents]
+    assert rungs in ([0, 1], [0, 2]), disturbed.sentences
     assert_equal_runs(disturbed, run(arguments, machines=2, standbys=0, script=SCRIPT, seed=7))

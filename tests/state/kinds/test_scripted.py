@@ -1,15 +1,13 @@
-"""What the compiled code of a module changes in its attributes is carried, compared or refused."""
+"""What the compiled code of a module changes in its attributes is carried or refused."""
 
-from pathlib import Path
 from typing import Any
 
-import captures
 import pytest
 import torch
 from torch import Tensor, nn
 
 from trainmover.errors import UserError
-from trainmover.state.kinds.modules.attributes import Attributes
+from trainmover.state.kinds.modules.scripted_attributes import ScriptedAttributes
 from trainmover.torch_internals import scripted
 
 
@@ -50,7 +48,7 @@ def test_it_goes_with_the_rank() -> None:
     (module, _), (other, inside) = compiled(), compiled()
     for _ in range(3):
         module(torch.ones(1, 2))
-    kept, there = Attributes(module, lambda _: ()), Attributes(other, lambda _: ())
+    kept, there = ScriptedAttributes(module), ScriptedAttributes(other)
     there.load_state_dict(kept.state_dict())
     assert inside.seen == 3
     assert torch.equal(inside.means[0], torch.ones(1))
@@ -60,26 +58,4 @@ def test_too_much_is_refused() -> None:
     module, inside = compiled()
     inside.means = [torch.zeros(1 << 16)]
     with pytest.raises(UserError, match="means"):
-        Attributes(module, lambda _: ()).state_dict()
-
-
-UNTRACKED = """
-        class Counts(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.seen: int = 0
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                self.seen += 1
-                return x * self.seen
-        counts = torch.jit.script(Counts())
-        def main():
-            for x, y in job.batches(DATA):
-                {line}
-        main()
-        """
-
-
-def test_one_that_nobody_tracks_is_compared(tmp_path: Path) -> None:
-    used, left = (UNTRACKED.format(line=line) for line in ("counts(x)", "x + 1"))
-    assert captures.names_in(tmp_path, used) == ["counts"]
-    assert captures.names_in(tmp_path, left) == []
+        ScriptedAttributes(module).state_dict()

@@ -2,12 +2,11 @@
 
 import pytest
 
-from trainmover.errors import StateMismatch, UserError
+from trainmover.errors import StateMismatch
 from trainmover.ids import Step
 from trainmover.protocol.messages import Draw
-from trainmover.worker.data.batch_hash import BatchHash
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.data.draws import RESERVE_MAX, Draws, KnownDraws, Place
+from trainmover.worker.data.draws import Draws, KnownDraws, Place
 from trainmover.worker.data.loops import Loops
 from trainmover.worker.step.keeper import Moment, RankRecord
 
@@ -41,7 +40,6 @@ class Script:
 
     def step(self) -> list[Draw]:
         drawn = self.draws.samples
-        self.draws.look_ahead()
         self.steps += 1
         self.draws.begin_step()
         self.draws.end_step()
@@ -89,95 +87,6 @@ def test_a_loop_that_begins_inside_has_a_first_fetch_of_its_own() -> None:
     assert not script.fetch(inner)
 
 
-def hashes(numbers: range) -> list[list[int]]:
-    return [BatchHash(number).pair for number in numbers]
-
-
-def test_a_record_begins_where_the_oldest_batch_in_reserve_was_drawn() -> None:
-    script = Script()
-    batches = script.loop()
-    script.fetch(batches)
-    for _ in range(3):
-        script.fetch(batches)
-        script.step()
-    assert script.draws.reserve == 1
-    for drawn in (5, 6):
-        assert not script.fetch(batches)
-        assert script.record is not None
-        record, step = script.record, drawn - 1
-        assert (record.step, record.top_step, record.reserve) == (step, step - 1, 1)
-        assert record.each == 1
-        assert record.positions == [[drawn - 1]]
-        assert record.top.rng == b"rng %d" % (drawn - 1)
-        assert record.now is not None
-        assert [record.now.rng] == record.between == [b"rng %d" % drawn]
-        assert record.drawn == hashes(range(drawn - 2, drawn - 1))
-        assert script.draws.drawn == hashes(range(drawn - 2, drawn))
-        script.step()
-
-
-def test_a_record_says_how_many_were_drawn_until_the_next_step() -> None:
-    """Two, where a pass begins: who goes back there draws both before that step."""
-    script = Script()
-    batches = script.loop()
-    script.fetch(batches)
-    for _ in range(4):
-        script.fetch(batches)
-        script.step()
-    script.step()
-    batches = script.loop()
-    for _ in range(2):
-        script.fetch(batches)
-    for each in (2, 1, 1):
-        script.step()
-        script.fetch(batches)
-        assert script.record is not None
-        assert script.record.each == each
-
-
-def test_who_takes_such_a_rank_has_the_same_records() -> None:
-    script = Script()
-    batches = script.loop()
-    for _ in range(2):
-        script.fetch(batches)
-    for _ in range(6):
-        script.fetch(batches)
-        script.step()
-    assert script.record is not None
-    assert script.draws.reserve == 2
-
-    joiner = Script()
-    again = joiner.loop()
-    joiner.loops.enter(again)
-    position = batches.position() | {"taken": 5, "drawn": 5}
-    position.pop("chain")
-    again.resume(position)
-    joiner.draws.stand_at(script.record)
-    joiner.steps = script.record.top_step - 1
-    # On its way: it draws what was in reserve, steps are passed over.
-    joiner.loops.take(again, b"", Step(0), [])
-    joiner.draws.note(again)
-    joiner.draws.begin_step()
-    joiner.steps += 1
-    joiner.loops.enter(again)
-    moment = Moment(script.record.between[0], {})
-    joiner.draws.pass_by(
-        Place(joiner.loops.fetches, Step(joiner.steps), moment, [[7]], [], [], b"")
-    )
-    joiner.loops.take(again, b"", Step(0), [])
-    joiner.draws.note(again)
-    joiner.draws.begin_step()
-    joiner.fetch(again)
-    assert joiner.record is not None
-    assert joiner.record.between[0] == script.record.between[0]
-    for _ in range(3):
-        assert joiner.record.reserve == len(joiner.record.between) == 2
-        assert len(joiner.record.drawn) == 2
-        joiner.step()
-        joiner.fetch(again)
-    assert joiner.record.drawn == hashes(range(8, 10))
-
-
 def test_a_step_that_is_made_again_has_the_same_batches() -> None:
     known: KnownDraws = {}
     for first in (0, 0, 1):
@@ -207,16 +116,3 @@ def test_what_was_drawn_for_a_step_that_was_none_is_no_promise() -> None:
     script.fetch(batches)
     script.draws.check_again(5, Step(1), known)
     assert list(known) == [(5, 1)]
-
-
-def test_a_reserve_that_is_too_large_is_refused() -> None:
-    script = Script()
-    batches = script.loop()
-    for _ in range(RESERVE_MAX + 1):
-        script.fetch(batches)
-    for _ in range(2):
-        script.fetch(batches)
-        script.step()
-    script.fetch(batches)
-    with pytest.raises(UserError, match=f"holds the batches of {RESERVE_MAX + 1} steps to come"):
-        script.step()

@@ -74,8 +74,7 @@ def test_a_fetch_around_begins_to_count_anew() -> None:
 
 def way(*positions: list[Any]) -> Way:
     places = [[ordinal, {}, b"", 0, before, []] for ordinal, before in positions]
-    record = RankRecord(Step(6), True, Step(6), places, Moment(b"", {}), None)
-    return Way(Rank(1), record, Step(5))
+    return Way(Rank(1), RankRecord(Step(6), places, Moment(b"", {})))
 
 
 def test_a_loop_that_is_passed_by_has_as_many_as_the_rank_had() -> None:

@@ -21,7 +21,7 @@ from trainmover.worker.join.taken import Taken, take
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"t" * 16
-RECORD = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)
+RECORD = RankRecord(Step(8), [], Moment(b"", {}))
 FROZEN, TRAINED = 900_000, 100_000
 """In elements of 4 bytes: of such that some chunks of 1 MiB would have both."""
 

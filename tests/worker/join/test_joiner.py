@@ -1,9 +1,7 @@
 """Whom the script's calls reach: the run in the sandbox, the way to where the rank stood, or the
 member."""
 
-import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -12,17 +10,11 @@ import torch
 
 from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
-from trainmover.protocol.messages import Row
-from trainmover.worker.data.inputs import hash_of
 from trainmover.worker.join.joiner import Joiner
-from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.join.way.way import Way
-from trainmover.worker.join.written import Written
 from trainmover.worker.standing import Unwind
-from trainmover.worker.step.keeper import Begun, Moment, RankRecord, row_bytes
-
-PUTS = {"pass_over": lambda counts: None, "put_back": lambda: None}
+from trainmover.worker.step.keeper import Moment, RankRecord
 
 
 class Run:
@@ -30,16 +22,14 @@ class Run:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        kinds = SimpleNamespace(of=lambda function: (None, set()))
-        counts = SimpleNamespace(counts=SimpleNamespace(of=lambda *_: []))
+        kinds = SimpleNamespace(of=lambda function: None)
         unused = {"tracked": None, "standing": None, "say": None, "kinds": kinds}
-        unused |= {"variables": counts}
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
         refusal = SimpleNamespace(fails=self._fails)
         known = {"member": self.member, "steps": 2, "is_done": False}
-        known |= {"tries": None, "refusal": refusal, "written": Written()}
+        known |= {"tries": None, "refusal": refusal}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)
@@ -58,10 +48,8 @@ class Run:
 
         return SimpleNamespace(**{verb: answer(verb) for verb in verbs}, **known)
 
-    def travel(self, *, passes_over: bool) -> None:
-        known = {"passes_over": passes_over, "begin_step": self._arrive}
-        known["compare_inputs"] = lambda *_: None
-        self.takeover.journey = self._part("journey pass_over fetch", **known)
+    def travel(self) -> None:
+        self.takeover.journey = self._part("journey pass_over fetch")
 
     def step(self) -> list[str]:
         before = len(self.asked)
@@ -85,10 +73,9 @@ class Run:
 def test_steps_go_to_the_sandbox_then_the_way_then_the_member() -> None:
     run = Run()
     assert run.step() == ["shadow run_step"]
-    run.travel(passes_over=True)
+    run.travel()
     assert run.step() == ["journey pass_over"]
-    run.travel(passes_over=False)
-    assert run.step() == ["journey arrives", "member run_step"]
+    run._arrive()
     assert run.step() == ["member run_step"]
 
 
@@ -102,7 +89,7 @@ def test_a_run_parks_at_the_fetch_behind_its_last_shadow_step() -> None:
     run = Run()
     assert run.fetch() == ["shadow unwind_if_over", "shadow take_next"]
     run.shadow.is_done = True
-    run.takeover.begin = lambda bound_for: run.travel(passes_over=True)
+    run.takeover.begin = lambda bound_for: run.travel()
     assert run.fetch() == ["shadow unwind_if_over", "shadow park", "journey fetch"]
     assert run.fetch() == ["journey fetch"]
 
@@ -118,9 +105,9 @@ def test_who_stands_where_the_rank_stood_draws_as_the_member_at_once() -> None:
 
 def test_a_warm_up_tries_the_way_and_an_error_of_ours_there_refuses_the_rank() -> None:
     run = Run()
-    there = run.shadow.tries = RankRecord(Step(9), False, Step(9), [], Moment(b"", {}), None)
+    there = run.shadow.tries = RankRecord(Step(9), [], Moment(b"", {}))
     run.shadow.is_done, run.shadow.park = True, lambda: there
-    run.takeover.try_way = lambda shadow, there: run.travel(passes_over=True)
+    run.takeover.try_way = lambda shadow, there: run.travel()
     assert run.fetch() == ["shadow unwind_if_over", "shadow unwind_if_over", "journey fetch"]
     assert run.step() == ["shadow unwind_if_over", "journey pass_over"]
 
@@ -142,132 +129,14 @@ def test_shadow_steps_are_counted_until_it_is_live() -> None:
     assert run.joiner.steps == 9
 
 
-@pytest.mark.parametrize(
-    ("number", "own", "refused"), [(5, 1.0, False), (5, 2.0, True), (0, 2.0, False)]
-)
-@pytest.mark.parametrize("passed", [0, 1])
-def test_a_step_that_follows_others_must_be_called_as_on_the_rank(
-    number: int, own: float, refused: bool, passed: int
-) -> None:
-    """Lines between the fetch and the first step have run on what that step has changed."""
-    small = SimpleNamespace(load_small=lambda _, **more: None, small_states=dict)
-    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    member: Any = SimpleNamespace(calls=Step(4 - passed), draws=draws, tracked=small)
-    inputs = [number - passed, hash_of((torch.ones(2),), {})] if number else []
-    record = RankRecord(Step(5), False, Step(3), [], Moment(b"", {}), None, inputs=inputs)
-    journey = Journey(
-        member,
-        Way(Rank(1), record, Step(4)),
-        closing=False,
-        arrive=lambda: None,
-        refusal=SimpleNamespace(refuse=lambda _: None, **PUTS),  # type: ignore[arg-type]
-    )
-    for _ in range(passed):
-        journey.compare_inputs((torch.full((2,), own),), {})
-        journey.pass_over(None, set(), [])
-    journey.compare_inputs((torch.full((2,), own),), {})
-    with pytest.raises(StateMismatch, match="other values") if refused else nullcontext():
-        journey.begin_step()
-
-
-@pytest.mark.parametrize("reads", ["kept", "made"])
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_call_is_read_again_once_what_the_rank_has_kept_is_put(reads: str, apart: bool) -> None:
-    """The rank was lost behind this step, the first of several. Of the next one nothing is known
-    yet."""
-    values = {name: SimpleNamespace(x=torch.zeros(2)) for name in ("kept", "made")}
-
-    def load_small(states: dict[str, bytes], *, on_the_way: bool) -> None:
-        for name, state in states.items():
-            values[name].x = torch.full((2,), float(state))
-
-    def step(*args: Any) -> None:
-        frames.append(sys._getframe(1))
-        journey.compare_inputs(args, {})
-
-    frames: list[Any] = []
-    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    member: Any = SimpleNamespace(
-        calls=Step(2),
-        draws=draws,
-        tracked=SimpleNamespace(load_small=load_small, small_states=dict),
-        variables=SimpleNamespace(frames=lambda _: frames),
-    )
-    record = RankRecord(
-        *(Step(4), False, Step(3), [], Moment(b"", {}), None),
-        inputs=[3, hash_of((torch.ones(2),), {})],
-        begun=Begun(b"captured", {"kept": b"1"}),
-    )
-    asked: list[Begun] = []
-
-    def not_begun(begun: Begun) -> list[str]:
-        asked.append(begun)
-        return ["a difference"] if apart else []
-
-    def refuse(differences: list[str]) -> None:
-        if differences:
-            raise StateMismatch("variables")
-
-    journey = Journey(
-        member,
-        Way(Rank(1), record, Step(3)),
-        closing=False,
-        arrive=lambda: None,
-        refusal=SimpleNamespace(not_begun=not_begun, refuse=refuse, **PUTS),  # type: ignore[arg-type]
-    )
-    step(values[reads].x)
-    assert asked == [record.begun]
-    journey.pass_over(None, set(), [])
-    step(values[reads].x)
-    refused = "variables" if apart else "other values"
-    alike = reads == "kept" and not apart
-    with nullcontext() if alike else pytest.raises(StateMismatch, match=refused):
-        journey.begin_step()
-
-
-@pytest.mark.parametrize("closing", [False, True])
-def test_committed_steps_are_passed_over_and_the_last_one_arrives_if_none_follows(
-    closing: bool,
-) -> None:
-    arrived: list[int] = []
-    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    tracked = SimpleNamespace(load_small=lambda states, **more: None)
-    member: Any = SimpleNamespace(calls=Step(3), draws=draws, tracked=tracked)
-    rows = [row_bytes(Row(step=Step(4), at_us=1, values={"loss": 0.25}))]
-    record = RankRecord(Step(6), True, Step(4), [], Moment(b"", {}), None, rows)
-    journey = Journey(
-        member,
-        Way(Rank(1), record, Step(5)),
-        closing=closing,
-        arrive=lambda: arrived.append(member.calls),
-        refusal=SimpleNamespace(**PUTS),  # type: ignore[arg-type]
-    )
-    journey.silence.values = journey.silence.since_fetch = 3
-    assert journey.passes_over
-    kind = torch.empty((), device="meta")
-    assert journey.pass_over(kind, {"loss"}, []).item() == 0.25
-    assert (member.calls, journey.silence.values, arrived) == (4, 0, [])
-    assert journey.silence.since_fetch == 3  # Up to the next fetch that is compared.
-    with pytest.raises(StateMismatch):  # Nobody has reported it.
-        journey.pass_over(kind, {"loss"}, []).isnan()
-    assert arrived == ([5] if closing else [])
-    assert not journey.passes_over
-
-
-def test_where_steps_raise_behind_their_update_none_is_passed_over() -> None:
-    draws = SimpleNamespace(begin_step=lambda: None, end_step=lambda: None)
-    tracked = SimpleNamespace(load_small=lambda states, **more: None)
-    member: Any = SimpleNamespace(calls=Step(4), draws=draws, tracked=tracked)
-    record = RankRecord(Step(6), True, Step(5), [], Moment(b"", {}), None, [], raises=True)
-    variables: Any = SimpleNamespace(frames=lambda frame: [frame])
-    refusal = Refusal(Rank(1), variables, loops=Any, script_graph=Any)  # type: ignore[arg-type]
-    journey = Journey(
-        member,
-        Way(Rank(1), record, Step(5)),
-        closing=False,
-        arrive=lambda: None,
-        refusal=refusal,
-    )
-    with pytest.raises(StateMismatch, match="raise exceptions behind their update"):
-        journey.pass_over(None, set(), [])
-    assert "whether step 5 did" in refusal.why
+def test_steps_in_loops_that_are_passed_by_are_made_up_and_none_follows_the_last_fetch() -> None:
+    member: Any = SimpleNamespace(calls=Step(3))
+    places: list[list[Any]] = [[1, {}, b"", 7, [], []]]
+    way = Way(Rank(1), RankRecord(Step(8), places, Moment(b"", {})))
+    refusal: Any = SimpleNamespace()
+    journey = Journey(member, way, arrive=lambda: None, refusal=refusal, number=0.25)
+    assert journey.pass_over(torch.empty((), device="meta")).item() == 0.25
+    assert member.calls == 3
+    way.reached = 1
+    with pytest.raises(StateMismatch, match="makes a step where rank 1 had fetched"):
+        journey.pass_over(None)

@@ -21,7 +21,7 @@ from trainmover.worker.join.taken import Taken, Unlike, take
 from trainmover.worker.step.keeper import Moment, RankRecord
 
 TOKEN = b"t" * 16
-RECORD = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)
+RECORD = RankRecord(Step(8), [], Moment(b"", {}))
 
 
 def tracked(value: float) -> Tracked:

@@ -152,7 +152,7 @@ def test_a_record_that_is_no_regular_file_is_none(kept: Path, target: str) -> No
 
 def test_a_vault_that_is_gone_does_not_hide_the_next(buddies: Buddies) -> None:
     vault, server = buddies.make()
-    record = RankRecord(Step(8), True, Step(8), [], Moment(b"", {}), None)
+    record = RankRecord(Step(8), [], Moment(b"", {}))
     vault.put_record(3, 8, True, record.to_bytes())
     order = Switch(
         epoch=Epoch(2),

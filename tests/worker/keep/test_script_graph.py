@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 import torch
-from torch import nn
 
 from trainmover.errors import ProtocolError
 from trainmover.worker.keep import script_graph
-from trainmover.worker.keep.changes_in_steps import FIRST_STEPS, SET_UP_STEPS
 from trainmover.worker.keep.script_graph import NOT_LOOKED_AT, ScriptGraph, Whole, graph_of
 
 SOURCE = """
@@ -55,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
 def graph_for(script: Any, said: list[str] | None = None) -> ScriptGraph:
     tell = [].append if said is None else said.append
     storages = lambda: {script.weight.untyped_storage().data_ptr()}  # noqa: E731
-    return ScriptGraph(storages, lambda: [script.weight], list, tell)
+    return ScriptGraph(storages, list, tell)
 
 
 def test_another_process_holds_what_the_rank_held_at_its_last_fetch(run: Any) -> None:
@@ -210,69 +207,6 @@ def test_code_that_was_compiled_from_a_text_is_carried_by_nobody(run: Any) -> No
     script.rule = compile("1 + 1", "rule", "eval")
     graph.look(script.frame)
     assert "rule" in graph.uncarried
-
-
-def step_of(graph: ScriptGraph, script: Any, change: Callable[[], None]) -> None:
-    graph.look(script.frame)
-    frame = script.frame
-    graph.begin_step(frame, [])
-    change()
-    graph.end_step(frame)
-
-
-def change_global(script: Any) -> None:
-    script.step += 1
-
-
-def change_attribute(script: Any) -> None:
-    script.meter.total += 1
-
-
-def change_array(script: Any) -> None:
-    script.meter.array[0] += 1
-
-
-@pytest.mark.parametrize("change", [change_global, change_attribute, change_array])
-def test_what_steps_change_is_seen_in_the_first_ones(run: Any, change: Any) -> None:
-    script = run()
-    script.meter.array = numpy.zeros(3)
-    graph = graph_for(script)
-    for _ in range(SET_UP_STEPS):
-        step_of(graph, script, lambda: change(script))
-        assert not graph.blind, "a model is set up"
-    step_of(graph, script, lambda: change(script))
-    assert graph.blind
-
-
-def test_a_replicated_model_is_not_changed_by_its_steps(run: Any, group_of_one: None) -> None:
-    script = run()
-    script.model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.BatchNorm1d(2))).eval()
-    graph = graph_for(script)
-    for _ in range(FIRST_STEPS + 2):
-        step_of(graph, script, lambda: script.model(torch.ones(3, 2)))
-    assert graph.blind == ""
-
-
-def test_what_lines_between_steps_change_and_what_is_tracked_is_not_of_steps(run: Any) -> None:
-    script = run()
-    graph = graph_for(script)
-    script.weight.grad = torch.zeros(4)
-    for _ in range(FIRST_STEPS + 3):
-        step_of(graph, script, lambda: script.weight.add_(1))
-        script.meter.total += 1
-        script.step += 1
-    assert graph.blind == ""
-
-
-def test_what_changes_later_may_be_changed_by_steps(run: Any) -> None:
-    script = run()
-    graph = graph_for(script)
-    for _ in range(FIRST_STEPS + 2):
-        step_of(graph, script, lambda: None)
-    assert graph.blind == ""
-    step_of(graph, script, lambda: script.meter.seen.append(1))
-    graph.look(script.frame)
-    assert "seen" in graph.blind
 
 
 def test_a_module_that_only_the_rank_has_imported_is_imported(

@@ -4,7 +4,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from vaults import TOKEN, Buddies
@@ -13,35 +12,23 @@ from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Step
 from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
-from trainmover.worker.step.keeper import Begun, Keeper, Moment, RankRecord, row_bytes, row_of
-from trainmover.worker.step.results.given import Given
+from trainmover.worker.keep.script_graph import Changed
+from trainmover.worker.step.keeper import Keeper, Moment, RankRecord, row_bytes, row_of
 
 
-def record(step: int, *, now: bool = False) -> RankRecord:
+def record(step: int) -> RankRecord:
     return RankRecord(
-        step=step,
-        complete=not now,
-        top_step=step - 1 if now else step,
+        step=Step(step),
         positions=[
             [0, {"pass": 1, "taken": 4}, b"rng", 6],
             [2, {"pass": 0, "finished": True}, b"", 7],
         ],
         top=Moment(b"rng", {"counter": b"\0"}),
-        now=Moment(b"later", {}) if now else None,
-        rows=[row_bytes(Row(step=step - 1, at_us=12, values={"loss": 1 / 3, "zero": -0.0}))],
-        drawn=[[2**64 - 1, 0], [3, 4]],
-        reserve=1,
-        each=2,
-        between=[b"rng at a fetch"],
+        rows=[row_bytes(Row(step=Step(step - 1), at_us=12, values={"loss": 1 / 3, "zero": -0.0}))],
         objects=[("train.py line 7", b"\x80pickled")],
-        given=[
-            Given(Step(step - 1), {"loss": 1 / 3}, b"packed"),
-            Given(Step(step), {}, small={"counter": b"\1"}),
-        ],
-        inputs=[step, 2**64 - 1],
-        begun=Begun(b"variables", {"counter": b"\1"}),
-        raises=now,
-        given_up=2 * now,
+        given_up=2,
+        graph=Changed(7, b"changes"),
+        uncarried="`code` was compiled from a text",
     )
 
 
@@ -52,58 +39,12 @@ def keeper() -> Iterator[Keeper]:
     keeper.close()
 
 
-@pytest.mark.parametrize("now", [False, True])
-def test_a_record_comes_back_equal(now: bool) -> None:
-    taken = record(8, now=now)
+def test_a_record_comes_back_equal() -> None:
+    taken = record(8)
     back = RankRecord.from_bytes(taken.to_bytes())
     assert back == taken
     assert repr(row_of(back.rows[0]).values) == "{'loss': 0.3333333333333333, 'zero': -0.0}"
     assert back.to_bytes() == taken.to_bytes()
-
-
-LATER = [
-    Moment(b"rng" * 99, {"counter": b"c" * 99, "model.buffers": b"b" * 999}),
-    Moment(b"rng" * 99, {"counter": b"d" * 99, "model.buffers": b"b" * 999}),
-    Moment(b"other" * 99, {"counter": b"c" * 99}),
-    Moment(b"rng" * 99, {"new": b"n", "counter": b""}),
-    Moment(b"", {}),
-]
-
-
-@pytest.mark.parametrize("now", [None, LATER[1]])
-def test_what_a_step_has_begun_with_goes_once(now: Moment | None) -> None:
-    begun = Begun(b"", {"counter": (now or LATER[0]).small["counter"], "model.buffers": b"e" * 99})
-    taken = replace(record(8), top=LATER[0], now=now, begun=begun)
-    data = taken.to_bytes()
-    assert RankRecord.from_bytes(data) == taken
-    assert data.count(begun.small["counter"]) == 1
-
-
-@pytest.mark.parametrize("later", LATER)
-def test_what_a_moment_has_of_the_one_before_goes_once(later: Moment) -> None:
-    taken = replace(record(8, now=True), top=LATER[0], now=later)
-    data = taken.to_bytes()
-    assert RankRecord.from_bytes(data) == taken
-    assert data.count(b"b" * 999) == 1
-    assert data.count(b"rng" * 99) == 1
-
-
-def test_a_moment_that_leaves_out_what_was_not_before_is_no_record() -> None:
-    good = replace(record(8, now=True), top=LATER[0], now=LATER[0]).to_bytes()
-    with pytest.raises(ProtocolError):
-        RankRecord.from_bytes(good.replace(b"counter", b"missing", 1))
-
-
-def test_the_places_of_a_fetch_go_with_the_record_of_the_gate() -> None:
-    """Encoded once, and never those of another fetch."""
-    fetch = record(8)
-    fetch.to_bytes()
-    gate = RankRecord.from_bytes(replace(fetch, step=9, complete=False).to_bytes())
-    assert (gate.positions, gate.step) == (fetch.positions, 9)
-    assert gate.places == b""
-    other = record(9)
-    other.positions[0][1]["taken"] = 5
-    assert RankRecord.from_bytes(other.to_bytes()).positions == other.positions
 
 
 @pytest.mark.parametrize("damage", [slice(0, -1), slice(1, None), slice(0, 0)])
@@ -115,14 +56,13 @@ def test_a_damaged_record_is_a_protocol_error(damage: slice) -> None:
 def test_what_is_safe_lies_in_the_buddys_vault(buddies: Buddies, keeper: Keeper) -> None:
     vault, server = buddies.make()
     assert keeper.follow(server.address, None)
-    keeper.put(record(8, now=True))
+    keeper.put(record(8))
     keeper.put(record(9))
     assert keeper.safe(cancelled=lambda: False)
     assert vault.records_held() == {5: [8, 9]}
     held = vault.get_record(5, 8)
     assert held is not None
-    assert RankRecord.from_bytes(held.data) == record(8, now=True)
-    assert not held.complete
+    assert RankRecord.from_bytes(held.data) == record(8)
 
 
 def test_a_new_buddy_has_the_newest_record_at_once(buddies: Buddies, keeper: Keeper) -> None:

@@ -120,7 +120,7 @@ RECORD = Record(
 )
 
 
-ELSEWHERE = RankRecord(Step(9), False, Step(9), [], Moment(b"", {}), None)
+ELSEWHERE = RankRecord(Step(9), [], Moment(b"", {}))
 
 
 def held(here: Station, control: Control) -> tuple[Shadow, threading.Thread, list[BaseException]]:
@@ -235,7 +235,7 @@ def test_a_warm_up_tries_the_way_to_where_its_rank_is_until_other_work_waits(
 
 def at(step: int, number: int) -> RankRecord:
     """Of a rank in that pass."""
-    return ELSEWHERE.but(top_step=Step(step), positions=[[number, {}, b"", 0, {}, []]])
+    return RankRecord(Step(step), [[number, {}, b"", 0, {}, []]], Moment(b"", {}))
 
 
 def test_the_way_is_tried_in_two_passes_and_then_after_many_more_steps() -> None:

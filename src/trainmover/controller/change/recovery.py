@@ -90,7 +90,7 @@ def _give_verdict(job: Job, at_us: int) -> Decision:
     if why := fails_for_ever(job):
         return end(job, 1, why)
     if isinstance(verdict, Impossible):
-        return go_back(job, verdict.why, at_us)
+        return go_back(job, verdict.why, at_us, afresh=True)
     if nobody := _without_replica(job, lost, stay) or change.lacking:
         return go_back(job, nobody, at_us)
     job = mark(job, change.incident, "drain", at_us)

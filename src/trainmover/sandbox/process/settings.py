@@ -16,12 +16,24 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from trainmover.state.script.code.in_force import enter, folder
-
 _STREAMS = ("stdin", "stdout", "stderr", "displayhook", "excepthook", "unraisablehook")
+
+
+def folder() -> str | None:
+    """The current one; None if somebody has removed it."""
+    with suppress(FileNotFoundError):
+        return os.getcwd()
+    return None
+
+
+def enter(path: str | None) -> None:
+    """Make it the current one, if it was there."""
+    if path is not None:
+        os.chdir(path)
 
 
 def newest(kept: Any, before: Any, after: Any) -> Any:

@@ -9,10 +9,10 @@ from torch.optim import Optimizer
 
 from trainmover.state.items import HasState, Item
 from trainmover.state.kinds.gradients import Gradients
-from trainmover.state.kinds.modules.attributes import Attributes, Stored
 from trainmover.state.kinds.modules.buffers import Buffers
 from trainmover.state.kinds.modules.large_buffers import KIND, NONE, LargeBuffers
 from trainmover.state.kinds.modules.modes import Modes
+from trainmover.state.kinds.modules.scripted_attributes import ScriptedAttributes
 from trainmover.state.kinds.modules.unsaved import Unsaved
 from trainmover.state.kinds.optimizers.settings import Settings
 from trainmover.state.kinds.optimizers.stages import Stages
@@ -26,13 +26,11 @@ GRADIENTS = "gradients"
 def parts_of(
     name: str,
     obj: HasState,
-    stored: Stored | None,
     consumers: Callable[[], set[int]],
     optimizers: Callable[[], Sequence[Optimizer]],
 ) -> Iterator[Item]:
     """Of the object that is tracked as `name`.
 
-    stored     which attributes the script changes; None: nobody knows
     consumers  parameters, by id, that some optimizer will update
     optimizers that are tracked
     """
@@ -40,22 +38,18 @@ def parts_of(
         yield _item(name, "stages", Stages(obj, optimizers))
     if isinstance(obj, Optimizer):
         yield _item(name, "settings", Settings(obj))
-    if stored is not None and isinstance(obj, nn.Module | Optimizer):
-        attributes = Attributes(obj, stored)
-        if attributes:
-            yield _item(name, "attributes", attributes)
     if isinstance(obj, nn.Module):
-        yield from _of_module(name, obj, stored, consumers)
+        yield from _of_module(name, obj, consumers)
 
 
-def _of_module(
-    name: str, obj: nn.Module, stored: Stored | None, consumers: Callable[[], set[int]]
-) -> Iterator[Item]:
+def _of_module(name: str, obj: nn.Module, consumers: Callable[[], set[int]]) -> Iterator[Item]:
+    if attributes := ScriptedAttributes(obj):
+        yield _item(name, "attributes", attributes)
     yield _item(name, "modes", Modes(obj))
     yield _item(name, "used", Used(obj))
     yield gradients_of(name, obj.parameters(), consumers)
     yield _item(name, "hooks", Hooks(obj))
-    yield _item(name, "unsaved", Unsaved(obj, stored))
+    yield _item(name, "unsaved", Unsaved(obj))
     if unsharded := Unsharded(obj):
         yield _item(name, "unsharded", unsharded, unsharded.large)
     if (buffers := Buffers(obj)).live():

@@ -36,10 +36,9 @@ from torch import Tensor
 from xxhash import xxh3_64_intdigest
 
 from trainmover.state import tensor_bytes
+from trainmover.state.class_files import PLAIN, OwnTypes, module_of
+from trainmover.state.held import CANNOT_BE_READ, held_by, locals_of, slots_in
 from trainmover.state.kinds.generators import is_generator, state_of
-from trainmover.state.script.things.held import CANNOT_BE_READ, held_by, locals_of, slots_in
-from trainmover.state.script.things.libraries import OwnTypes, module_of
-from trainmover.state.script.values import PLAIN
 from trainmover.torch_internals.tensors import coordinates_of, values_of
 
 OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 200_000, 20_000, 100

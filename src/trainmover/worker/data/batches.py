@@ -34,17 +34,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import xxhash
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state import rng
 from trainmover.state.encode import decode, encode
 from trainmover.state.kinds.generators import Generator
-from trainmover.state.kinds.modules.attributes import Stored
 from trainmover.torch_internals.loaders import UNBEGUN, fetches_here, pass_over
 from trainmover.worker.data import worker_state
-from trainmover.worker.data.altered import altered, chooses, put_back, unlike
-from trainmover.worker.data.batch_hash import BatchHash
+from trainmover.worker.data.batch_hash import batch_hash
 from trainmover.worker.data.counted import Counted
 from trainmover.worker.data.epochs import Epochs
 from trainmover.worker.data.loader_kinds import (
@@ -67,12 +65,11 @@ from trainmover.worker.data.loader_parts import (
     set_states,
     states_of,
 )
-from trainmover.worker.data.made_of import MadeOf
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.since import Since
 from trainmover.worker.data.trail import Trail
 
-_OF_PASS = ("epochs", "numbers", "generators", "parts", "altered", "made_of", "rng")
+_OF_PASS = ("epochs", "numbers", "generators", "parts", "rng")
 _NEVER_DRAW = (range, list, tuple)
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -87,7 +84,6 @@ class Batches:
 
     over     the loader, as the script has it
     samples  how to tell which samples a batch is made of; None: nobody asks
-    known_as  the loop it is of, by a name that is the same in every process; "": of none yet
     hash     of the batch taken last, if there is one: see `watch`
     drawn    batches taken in all passes
     """
@@ -96,7 +92,6 @@ class Batches:
         """Raises UserError for a loader whose batches could not be resumed elsewhere."""
         self._kind = kind_of(loader)
         self.samples = samples or None
-        self.known_as: Callable[[], str] = str
         if samples is True and (reason := why_unknown(loader)):
             raise _unknown_samples(reason)
         self.over = self._loader = loader
@@ -114,14 +109,11 @@ class Batches:
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
         self._since: Since | None = None  # What others make of its parts in the pass under way.
-        self._given = b""  # Of what the script alters, as another process had it.
         self._counted: Counted | None = None  # What its loader's own state is made of.
-        self._stored: Stored | None = None  # What the script alters of an object.
-        self._made_of: MadeOf | None = None  # What of its loader was made while it trains.
         self._collectives: Callable[[], int | None] | None = None
         self._calls: int | None = None  # Collectives until the pass began.
         self._hashing = False
-        self.hash: BatchHash | None = None
+        self.hash: int | None = None
         self._chain = 0  # Of the hashes of this pass.
         self._last: list[Any] | None = None  # A batch that drew: the generators before, its hash.
         self._stand_in: list[Any] = []
@@ -129,20 +121,10 @@ class Batches:
         self.batches_taken = self.drawn = 0
         self.finished = passes is not None and passes <= 0
 
-    def watch(
-        self,
-        collectives: Callable[[], int | None],
-        stored: Stored | None = None,
-        made_of: MadeOf | None = None,
-    ) -> None:
+    def watch(self, collectives: Callable[[], int | None]) -> None:
         """It is to be resumed elsewhere: hash the batches as they come, and see to it that none of
-        the `collectives` counted is made for them. None: nobody can tell now.
-
-        stored: which attributes of an object the script alters
-        made_of: compare what it is made of
-        """
-        self._hashing, self._collectives, self._stored = True, collectives, stored
-        self._made_of = made_of
+        the `collectives` counted is made for them. None: nobody can tell now."""
+        self._hashing, self._collectives = True, collectives
 
     def __iter__(self) -> "Batches":
         return self
@@ -269,13 +251,8 @@ class Batches:
         if self.finished:
             return
         self._epochs.resume(position["epochs"], self.pass_index)
-        self._given = position.get("altered", b"")
-        if self._given:
-            put_back(self._loader, self._given)
         set_numbers(self._loader, position["numbers"])
         self._give_back()
-        if "made_of" in position:
-            self._check_made_of(*position["made_of"])
         later = position.get("held", ())
         set_states(all_generators(self._loader), position["generators"], later)
         _set_part_states(self._loader, position.get("parts", {}))
@@ -288,14 +265,6 @@ class Batches:
             self.put_since(position.get("since", {}))
         finally:
             rng.restore(outside)
-
-    @property
-    def at_end(self) -> bool:
-        """Whether it is known that there is no further batch."""
-        if self.finished or self._passes is None:
-            return self.finished
-        length = _length(self._loader)
-        return self.pass_index == self._passes - 1 and length == self.batches_taken
 
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
@@ -322,37 +291,7 @@ class Batches:
         }
         if self._kind is not Kind.INDEXED and (states := _part_states(self._loader)):
             before["parts"] = states
-        if self._stored is not None and (
-            values := altered(self._loader, self._stored, self._chosen_on)
-        ):
-            before["altered"] = values
-        if self._made_of is not None:
-            before["made_of"] = [self._passes, self._made_of.told(self.over)]
         return before
-
-    def _chosen_on(self, owner: object) -> list[str]:
-        """Attributes of a new dataset or sampler that say which samples it gives."""
-        made_of = self._made_of
-        if made_of is None or not isinstance(owner, Dataset | Sampler):
-            return []
-        if made_of.number(owner) is not None:
-            return []
-        held = vars(owner).items()
-        return [name for name, one in held if chooses(one) and made_of.number(one) is None]
-
-    def _check_made_of(self, passes: int | None, told: dict[str, bytes]) -> None:
-        found = [] if self._made_of is None else self._made_of.others(self.over, told)
-        others = [f"its {path}" for path in found]
-        others += ["the number of passes"] if passes != self._passes else []
-        if others:
-            raise StateMismatch(
-                "The data that this loop goes over is another here than on the rank: "
-                f"{', '.join(others[:3])}. It was made or chosen while the script trained, by its "
-                "model or by chance.",
-                means="This machine cannot take the rank: it would train on other data.",
-                do="Keep what the data is chosen or made by with job.values(...), and make the "
-                "data of that; or choose it inside of a step.",
-            )
 
     def _begun_well(self) -> None:
         """The first batch of a pass has come."""
@@ -414,12 +353,12 @@ class Batches:
         watched = self._kind is Kind.REPLAYED and type(self._loader) not in _NEVER_DRAW
         before = rng.capture() if watched and loads_here(self._loader) else b""
         batch = self._next_of_own() if self._keeps_own else next(self._iterator)
-        self.hash = BatchHash(batch, whole=not again)
+        self.hash = batch_hash(batch)
         if before and rng.capture() != before:  # Passed over, it would be another one.
-            self._last = [before, self.hash.quick]
+            self._last = [before, self.hash]
         else:
             self._last = None
-            self._chain = xxhash.xxh3_64_intdigest(b"%d %d" % (self._chain, self.hash.quick))
+            self._chain = xxhash.xxh3_64_intdigest(b"%d %d" % (self._chain, self.hash))
         return batch
 
     def _end_pass(self) -> None:
@@ -494,10 +433,8 @@ class Batches:
             raise self._other_batches()
 
     def _other_batches(self) -> StateMismatch:
-        names = [*unlike(self._loader, self._stored, self._given)] if self._stored else []
-        here = f" (the script alters {', '.join(names[:3])} while it trains)" if names else ""
         return StateMismatch(
-            f"The loader does not give the batches again that were taken before the move{here}.",
+            "The loader does not give the batches again that were taken before the move.",
             means="Going on would train on other data.",
             do="A pass must give the same each time that it begins: its sampler must draw at the "
             "start of a pass only, or from a torch.Generator in its attribute `generator`; and the "

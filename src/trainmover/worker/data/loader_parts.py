@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from trainmover.errors import StateMismatch
+from trainmover.state.held import closed_over
 from trainmover.state.kinds.generators import Generator, is_generator, set_state, state_of
-from trainmover.state.script.things.held import closed_over
 from trainmover.worker.data.trail import Trail
 
 _DEPTH = 4

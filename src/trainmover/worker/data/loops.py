@@ -68,10 +68,6 @@ class Loop:
     def path(self) -> list[int]:
         return [*(self.around.path if self.around else []), self.ordinal]
 
-    def name(self) -> str:
-        """The same in every process, as the path is; and whether it is at its end."""
-        return ".".join(map(str, self.path)) + (", at its end" if self.ended else "")
-
     @property
     def open(self) -> bool:
         """Whether the script may still fetch: a loop that was left by `break` is dropped."""
@@ -196,9 +192,9 @@ class Loops:
         around = next(bodies, None)
         among = self._outermost if around is None else around.inside
         number, ordinal = self._begun, among.begin()
-        known = weakref.ref(batches)
-        loop = Loop(known, batches.over, ordinal, around, number, self._moment, among)
-        batches.known_as = loop.name
+        loop = Loop(
+            weakref.ref(batches), batches.over, ordinal, around, number, self._moment, among
+        )
         self._in.append(loop)
         self._begun += 1
 
@@ -222,7 +218,6 @@ class Loops:
         passes = before.passes + before.had
         loop = replace(before, batches=weakref.ref(batches), inside=Rounds(), passes=passes)
         loop.here, loop.ended = None, False
-        batches.known_as = loop.name
         known = [one for one in self._in if one is not before]
         self._in = sorted([*known, loop], key=lambda one: one.number)
         self._over = [one for one in self._over if one is not before]

@@ -19,9 +19,8 @@ from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.takeover import Takeover
-from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.step.keeper import RankRecord
-from trainmover.worker.step.results.reported import code_of
+from trainmover.worker.step.reported import code_of
 
 
 class Joiner:
@@ -50,27 +49,15 @@ class Joiner:
         return self.shadow.steps - member.in_step  # The one under way is not committed.
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """A shadow step, a step passed over because it is committed, or a live one."""
+        """A shadow step, one in a loop that is passed by, or a live one."""
         member = self.member
         if not member.is_shadow or member.in_step:
             return member.run_step(function, args, kwargs)
         journey = self.takeover.journey
         if journey is None:
             return self.shadow.run_step(function, args, kwargs)
-        return self._on_the_way(lambda: self._step_of(journey, function, args, kwargs))
-
-    def _step_of(
-        self, journey: Journey, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
-        journey.compare_inputs(args, kwargs)
-        if journey.passes_over:
-            counts = self.member.variables.counts.of(function, args, kwargs)
-            code = code_of(function)
-            result = journey.pass_over(*self.member.kinds.of(code), counts)
-            self.shadow.written.pass_over(code, args, kwargs, self.tracked)
-            return result
-        journey.begin_step()
-        return self.member.run_step(function, args, kwargs)
+        kind = member.kinds.of(code_of(function))
+        return self._on_the_way(lambda: journey.pass_over(kind))
 
     def fetch(self, batches: Batches) -> Any:
         """The next batch. Shadow steps done: unwinds a warm-up, parks a bound run."""
@@ -106,8 +93,6 @@ class Joiner:
     def end(self) -> None:
         """The script has ended."""
         self.shadow.end()
-        if self.takeover.journey is not None:
-            self.takeover.journey.break_off()
 
     # --- what the member knows --------------------------------------------------------------------
 

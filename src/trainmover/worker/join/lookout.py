@@ -3,32 +3,23 @@
 
 While a run stands in the sandbox as a rank, that rank trains on, and its newest two records are in
 a vault. What the rank's script holds goes along with them, as a graph; what it cannot have is named
-there (`RankRecord.uncarried`). What lies on the stacks of frames, as iterators of loops do, is
-in no graph: at a fetch of the very loop where the run stands both must have come equally far.
-Of a rank that holds batches in reserve nothing can be told before a joiner has drawn the same.
+there (`RankRecord.uncarried`).
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainmover.errors import PeerLost, ProtocolError
 from trainmover.ids import Rank
 from trainmover.protocol.messages import Records
-from trainmover.state.script.comparison import Difference, same_place
-from trainmover.state.script.variables import Variables
 from trainmover.state.vault import VaultClient, graph_name
-from trainmover.worker.data.loops import Loops
 from trainmover.worker.keep.script_graph import Whole
 from trainmover.worker.step.keeper import RankRecord
 
 FIRST_LOOK_S = 2.0
 AGAIN_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Between looks; the last from then on. A value that changes rarely is seen some time later."""
-SOON_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""At first, where the rank is between a gate and its next fetch, or two passes: what changes in one
-does not show then."""
 _CONNECT_S = 2.0
 
 
@@ -75,16 +66,14 @@ class Lookout:
             return seen
 
     def _look_on(self) -> None:
-        pauses, soon = _pauses(), iter(SOON_S)
+        pauses = _pauses()
         while True:
             seen = self._look()
-            pause_s = next(soon, None) if _show_no_change(seen) else None
             with self._changed:
                 self._seen = seen or self._seen
                 self._changed.notify_all()
-            if pause_s is None:
-                self._looked.set()
-            if self._over.wait(next(pauses) if pause_s is None else pause_s):
+            self._looked.set()
+            if self._over.wait(next(pauses)):
                 return
 
     def _look(self) -> list[RankRecord]:
@@ -112,40 +101,6 @@ class Lookout:
             self.whole = Whole.from_bytes(data)
 
 
-class Foresight:
-    """Of one run in the sandbox: compares where it stands with where the rank does.
-
-    capture  gives the run's own variables where it stands
-    """
-
-    def __init__(self, variables: Variables, loops: Loops, capture: Callable[[], bytes]) -> None:
-        self._variables = variables
-        self._loops = loops
-        self._capture = capture
-
-    def differences(self, seen: Sequence[RankRecord]) -> list[Difference]:
-        """Return what would be wrong if the run took the rank's place: what lies on the stacks of
-        frames, and in no graph. [] if nothing shows so."""
-        record = seen[-1] if seen else None
-        if record is None or record.reserve or not self._stands_in_loop_of(record):
-            return []
-        own = self._capture()
-        if not same_place(record.variables, own):
-            return []
-        return self._variables.comparison.on_stacks(record.variables, own)
-
-    def elsewhere(self, record: RankRecord) -> RankRecord | None:
-        """The record, if the rank had left the loop where the run stands."""
-        comparable = bool(record.variables and record.positions) and not record.reserve
-        return record if comparable and not self._stands_in_loop_of(record) else None
-
-    def _stands_in_loop_of(self, record: RankRecord) -> bool:
-        """Whether a joiner would stand where this run does, without going on in the script."""
-        ordinals = [place[0] for place in record.positions]
-        same = len(ordinals) == 1 and ordinals == self._loops.ordinals
-        return same and record.member == self._loops.member
-
-
 def pass_of(record: RankRecord) -> list[Any]:
     """Which run through which loop it is from: the loops around have not fetched since."""
     *around, innermost = record.positions
@@ -155,15 +110,6 @@ def pass_of(record: RankRecord) -> list[Any]:
 def _fetched(client: VaultClient, rank: Rank, steps: Sequence[int]) -> list[RankRecord]:
     held = [client.get_record(rank, step) for step in steps]
     return [RankRecord.from_bytes(one.data) for one in held if one is not None]
-
-
-def _show_no_change(records: Sequence[RankRecord]) -> bool:
-    """That of a step's gate has what the one of its fetch has; and lines between passes may have
-    run between two fetches."""
-    return any(
-        one.top_step == later.top_step or pass_of(one) != pass_of(later)
-        for one, later in pairwise(records)
-    )
 
 
 def _pauses() -> Iterator[float]:

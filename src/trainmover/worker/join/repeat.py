@@ -26,19 +26,21 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
+from trainmover.graph.frames import script_frames
 from trainmover.loops.turns import Retry
+from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng, tensor_bytes
+from trainmover.state.class_files import OwnTypes
 from trainmover.state.encode import as_local
+from trainmover.state.held import locals_of
 from trainmover.state.proof.digest import hashes_of
 from trainmover.state.proof.heap import NO_NAMES, Heap
-from trainmover.state.script.things.held import locals_of
-from trainmover.state.script.things.libraries import OwnTypes
 from trainmover.torch_internals.modules import parameters_in
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.member import Member
 from trainmover.worker.step.changes import watched
-from trainmover.worker.step.results.reported import code_of, place_of_step
+from trainmover.worker.step.reported import code_of, place_of_step
 from trainmover.worker.step.retry.before import Before
 
 
@@ -154,15 +156,17 @@ class Repeat:
 
     def _heap(self, frame: FrameType) -> Heap:
         """Without what is tracked: each kind of that knows how it is put back."""
-        variables = self._member.variables
         skip = {id(one) for one in self._put_back_otherwise()}
         roots: dict[str, object] = {}
-        for one in variables.frames(frame):
+        every = script_frames(frame, vars(sys.modules["__main__"]))
+        for one in (one for one in every if is_own_file(one.f_code.co_filename)):
             is_module = one.f_code.co_name == "<module>"
             held = one.f_globals if is_module else locals_of(one)
             skip.add(id(one.f_globals))
             roots |= {name: value for name, value in held.items() if name not in NO_NAMES}
-        for module in variables.own_modules():
+        for module in (
+            one for one in of_scripts() if is_own_file(getattr(one, "__file__", None) or "")
+        ):
             roots |= {
                 f"{module.__name__}.{name}": value
                 for name, value in vars(module).items()
@@ -172,19 +176,19 @@ class Repeat:
             parts = obj.named_modules() if isinstance(obj, nn.Module) else [("", obj)]
             for path, part in parts:
                 roots.setdefault(f"{name}.{path}".rstrip("."), part)
-        return Heap(variables.is_own_file, skip).take(roots)
+        return Heap(is_own_file, skip).take(roots)
 
     def _is_alone(self) -> bool:
         """Whether no other thread runs the script's code: what that does meanwhile is its own."""
-        is_own, own = self._member.variables.is_own_file, get_ident()
+        own = get_ident()
         others = [frame for thread, frame in sys._current_frames().items() if thread != own]
         codes = (one.f_code for frame in others for one, _ in walk_stack(frame))
-        return not any(is_own(code.co_filename) for code in codes)
+        return not any(is_own_file(code.co_filename) for code in codes)
 
     def _put_back_otherwise(self) -> Iterator[object]:
         """Bulk state, which steps mostly leave alone, and is copied where they do not; and what has
         a state_dict() of a library's."""
-        tracked, is_own = self._member.tracked, OwnTypes(self._member.variables.is_own_file)
+        tracked, is_own = self._member.tracked, OwnTypes(is_own_file)
         for _, parameter in self._trained():
             yield from (parameter, parameter.grad)
         yield from (one for _, one in watched(tracked))

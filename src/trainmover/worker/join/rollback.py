@@ -53,7 +53,7 @@ class InPlace:
         self.member, self.run = member, run
         self.number = float("nan")
         self.overlay = Overlay()
-        self.refusal = Refusal(member.rank, member.variables, member.loops, member.script_graph)
+        self.refusal = Refusal(member.rank, member.loops, member.script_graph)
         self.takeover = Takeover(self, token)
         self.rank, self.shadow = member.rank, self
 
@@ -152,8 +152,7 @@ class Rollback:
         loops = self._member.loops
         ordinals = [place[0] for place in record.positions]
         is_there = len(ordinals) == 1 and ordinals == loops.ordinals
-        is_there = is_there and record.member == loops.member
-        return is_there and record.now is None and not record.reserve
+        return is_there and record.member == loops.member
 
     def _is_arranged_as(self, header: dict[str, Any]) -> bool:
         theirs, tracked = Arrangement(*header["arranged"]), self._member.tracked
@@ -171,7 +170,7 @@ class Rollback:
         takeover = place.takeover
         takeover.broken_off = member.ledger
         self._orders.joins(place)
-        takeover.stand(is_live=True)
+        takeover.stand()
         member.say(Parked(rank=member.rank, epoch=bind.epoch, trace=place.trace(), bind_ms=0))
         try:
             takeover.begin(bind.epoch)

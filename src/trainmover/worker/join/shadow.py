@@ -24,17 +24,14 @@ from trainmover.sandbox.record import Record
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state.rehearsal import rehearse
 from trainmover.worker.data.batches import Batches
-from trainmover.worker.join.loader_draws import LoaderDraws
 from trainmover.worker.join.lookout import Lookout
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.join.repeat import Repeat
-from trainmover.worker.join.written import Written
 from trainmover.worker.keep.first_steps import STEPS_MAX, FirstSteps
 from trainmover.worker.member import Member
 from trainmover.worker.standing import Unwind
+from trainmover.worker.step.given import number_of
 from trainmover.worker.step.keeper import RankRecord
-from trainmover.worker.step.results.given import number_of
-from trainmover.worker.step.results.reported import code_of, place_of_step
 
 TRIAL_S = 30.0
 """For a trial: its standby takes longer to be bound meanwhile. Who takes the rank in earnest would
@@ -114,10 +111,8 @@ class Shadow:
         self.held_bytes = self.device_bytes = 0
         self._standing, self._say = member.standing, member.say
         self.lookout = Lookout(member.rank, places or {}, token, self._standing.changed)
-        self.refusal = Refusal(member.rank, member.variables, member.loops, member.script_graph)
-        self.written = Written()
+        self.refusal = Refusal(member.rank, member.loops, member.script_graph)
         self.repeat = Repeat(member, self.replayer, self.refusal)
-        self.loader_draws = LoaderDraws(member, self.refusal)
         self._bytes_before = private_bytes()
         self._begun_ns = time.monotonic_ns()
         member.recording.kept = FirstSteps(record.blob)
@@ -133,7 +128,6 @@ class Shadow:
         self.steps += 1
         member = self.member
         member.calls = Step(self.steps)
-        member.made_of.is_open = False
         member.reported.begin(function)
         self.replayer.begin_step()
         frame = sys._getframe(1)
@@ -141,12 +135,7 @@ class Shadow:
         if 1 < self.steps == self.recorded and self.repeat.is_possible:
             self.repeat.make_once(function, args, kwargs, frame)
             member.reported.begin(function)
-        self.loader_draws.begin_step()
         member.in_step, member.passed, member.updated = True, False, False
-        member.variables.counts.note(function, args, kwargs)
-        left = member.variables.left
-        left.begin_step(frame)
-        made = self.written.begin_step(member.reported.code, args, kwargs)
         try:
             with self.repeat.looking():
                 result = function(*args, **kwargs)
@@ -159,21 +148,15 @@ class Shadow:
             member.in_step = False
             self.replayer.end_step()
         self.repeat.end_step()
-        code = code_of(function)
-        self.loader_draws.end_step(f"{getattr(code, 'co_name', 'the step')}{place_of_step(code)}")
-        made()
-        left.end_step(frame)
         number = number_of(result)
         self.number = float("nan") if number is None else number
-        member.kinds.note(member.reported.code, result, member.reported.numbers(), kept=True)
+        member.kinds.note(member.reported.code, result)
         return result
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""
         member = self.member
-        member.variables.begin()
-        member.variables.stand()  # To see what steps leave in them: see `left`.
-        return member.take_unmarked(batches, member.variables.standing_at())
+        return member.take_unmarked(batches, member.standing_at())
 
     @property
     def is_done(self) -> bool:
@@ -201,7 +184,6 @@ class Shadow:
         self.opened.check()
         self.overlay.check()
         self.replayer.check()
-        self.member.variables.stand()
         rehearse(self.member.tracked)
         trace, recording = self.trace(), self.member.recording
         recording.first_trace = trace

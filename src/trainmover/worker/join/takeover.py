@@ -7,12 +7,13 @@ script goes there first, and state is taken once more where it arrives.
 """
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from trainmover.comm import Drained, groups
-from trainmover.errors import PeerLost, StoreUnreached, TrainmoverError, UserError
-from trainmover.ids import Epoch, Step
+from trainmover.errors import PeerLost, StateMismatch, StoreUnreached, TrainmoverError
+from trainmover.ids import Epoch, Rank, Step
 from trainmover.protocol.messages import Loaded, Switch, Unproven, Warned
 from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state import rng
@@ -23,24 +24,21 @@ from trainmover.state.arrangement import (
     hides_trained,
     not_shown,
 )
-from trainmover.state.rearrange import rearrange
-from trainmover.state.tracked import Tracked
+from trainmover.state.kinds.modules.large_buffers import is_hash
 from trainmover.state.transfer import Direct
 from trainmover.worker.join.early import Early
 from trainmover.worker.join.going_back import NoneWhole, take_back
 from trainmover.worker.join.refusal import Refusal
-from trainmover.worker.join.regroup import parted_groups, stand_with_groups
+from trainmover.worker.join.regroup import stand_with_groups
 from trainmover.worker.join.shadow import Shadow
 from trainmover.worker.join.tail import Tail
 from trainmover.worker.join.taken import Taken, Unlike, take
-from trainmover.worker.join.unknown import NumberOfBefore, refuse
 from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.join.way.trial import journey_to
 from trainmover.worker.join.way.way import Ended, Silence, Way
 from trainmover.worker.keep.script_graph import graph_of
 from trainmover.worker.member import Member
 from trainmover.worker.standing import NONE, Unwind
-from trainmover.worker.step.courses import parted
 from trainmover.worker.step.keeper import RankRecord
 from trainmover.worker.step.ledger import Ledger
 
@@ -89,27 +87,16 @@ class Takeover:
         self._bound_for = NONE
         self._order: Switch | None = None  # The switchover that it takes part in.
         self._before: Taken | None = None  # What it took of the state before its journey.
-        self._own_small: dict[str, bytes] = {}  # Of the run's own objects, where it takes state.
-        self._drew = self._asked = self._asked_since_fetch = False  # See `Journey`.
         self._arranged = arrangement_of(())  # As the run stood in the sandbox.
 
     # --- from the sandbox to the job --------------------------------------------------------------
 
-    def stand(self, *, is_live: bool = False) -> None:
-        """The run is to stand in the sandbox: what the script's variables are there. Before it
-        parks, since ranks wait for one that has. Raises StateMismatch if what it trains is hidden.
-
-        is_live  it stands where its rank trains, to go back
-        """
+    def stand(self) -> None:
+        """The run is to stand here. Before it parks, since ranks wait for one that has. Raises
+        StateMismatch if what it trains is hidden."""
         self._arranged = self._member.tracked.arrangement()
         if path := hides_trained(self._arranged):
             self.shadow.refusal.fails(not_shown(path))
-        stood = self._member.variables.capture()
-        refusal, variables = self.shadow.refusal, self._member.variables
-        refusal.stood = stood
-        if not is_live:
-            self._member.deposit.captured[1] = stood
-        refusal.stood_at = variables.at
 
     def begin(self, bound_for: Epoch) -> None:
         """The run stands in the sandbox. Returns when it is live, or about to set out for where the
@@ -136,29 +123,11 @@ class Takeover:
         """
         journey, self.journey = self.journey, None
         if journey is not None:
-            journey.end()
-            journey.way.check_all_drawn()
             self.shadow.overlay.check()
-        self._own_small = _small_states(self._member.tracked)
-        self._drew = journey is not None and journey.drew
-        self._asked = journey is not None and bool(journey.silence.values)
-        self._asked_since_fetch = journey is not None and bool(journey.silence.since_fetch)
         order = self._order
         assert order is not None
         self._join(order, self._before)
         self._join_until(order.epoch)
-
-    def arrive_at_the_end(self) -> bool:
-        """The script has ended on the way: its rank, the only one, was lost behind its last step.
-        Take its place, to say so. False if the rank did not stand there, or a value is missing.
-
-        Raises what `arrive` does.
-        """
-        journey = self.journey
-        if not self.at_the_end or journey is None or journey.silence.values:
-            return False
-        self.arrive()
-        return True
 
     def lacks(self, why: str) -> None:
         """The run is over and cannot become the rank, since that had what nobody holds. Say so for
@@ -176,12 +145,6 @@ class Takeover:
     def has_an_order(self) -> bool:
         """Whether a switchover has counted on it."""
         return self._order is not None
-
-    @property
-    def at_the_end(self) -> bool:
-        """Whether it has passed over the rank's last step, once the script has ended."""
-        way = self.way
-        return way is not None and not way.in_loops and self._member.calls == way.committed
 
     def _join_until(self, done: Epoch) -> None:
         """A newer epoch while loading means: load again. Until live, or on the way."""
@@ -208,20 +171,14 @@ class Takeover:
         if before is not None:
             taken = taken.after(before)
         member = self._member
-        refusal = self.shadow.refusal
-        refusal.history = taken.header["variables"]
-        record, courses = taken.record, taken.header["courses"]
-        refusal.parted = parted(record.courses, courses.get(record.top_step))
-        refusal.apart = parted_groups(self._rank, taken.source, _source_in(taken))
         member.gate.undo_wanted = bool(taken.header["undo"])
         member.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
             self.way = self._way_to(taken, order.committed)
-            at = self.shadow.refusal.stood_at
+            at = member.standing_at()
             if self.way.leads_on_from(member.loops.ordinals, member.loops.member, at):
                 self._before = taken
-                self.way.learn_behind(taken.header)
-                self._set_out(self.way, order)
+                self._set_out(self.way)
                 return
             self._stand_at_fetch(self.way)
             if not taken.is_put:
@@ -234,29 +191,15 @@ class Takeover:
 
     def _become(self, way: Way, order: Switch, taken: Taken) -> None:
         """The rank, as its last step has left it. Raises StateMismatch if variables differ."""
-        member = self._member
-        # Bulk has the source's buffers.
-        small = way.small_on_arrival(
-            self._own_small, taken.header, drew=self._drew, asked=self._asked
-        )
-        member.tracked.load_small(small)
+        member, record = self._member, way.record
+        _check_large(self._rank, record, taken.header["small"])
+        member.tracked.load_small(record.top.small)  # Bulk has the source's buffers.
+        self.shadow.refusal.check()
         theirs = Arrangement(*taken.header["arranged"])
-        rearrange([*member.tracked.items(), *member.tracked.beside()], theirs)
         check(theirs, member.tracked.arrangement(theirs.moved), self._arranged)
-        member.deposit.stand_beside(taken.header, small, way.record)
         ends = order.closing or member.over
-        refusal = self.shadow.refusal
-        if not ends and way.onward is not None:
-            refusal.give_groups(way.onward)
-            refusal.check_left(asked=self._asked)
-            refusal.check_begun(asked=self._asked, asked_since_fetch=self._asked_since_fetch)
-        elif not ends and (way.record.now is None or way.record.complete):
-            refusal.check(way.record, at_boundary=True)
-        elif not ends:
-            refusal.check_begun(asked=self._asked, asked_since_fetch=self._asked_since_fetch)
         if order.closing and not member.over:
-            gate = way.record.now or way.record.top
-            self.tail = Tail(order.committed, member.tracked, gate.small)
+            self.tail = Tail(order.committed, member.tracked, record.top.small)
         groups.tap = Ended() if ends else None
         groups.roster.arrive()
         with self._standing.changed:
@@ -277,7 +220,6 @@ class Takeover:
             member.is_shadow = False
             self.shadow.overlay.lift()
             if self.way is not None:
-                member.raises = self.way.record.raises
                 member.gate.given_up = self.way.record.given_up
             self.direct.close()
 
@@ -354,15 +296,14 @@ class Takeover:
         record = member.deposit.latest = taken.record
         self.shadow.refusal.graph = taken.graph
         member.deposit.samples.go_on_from(taken.samples)
-        member.calls = Step(record.top_step - 1)
+        member.calls = Step(record.step - 1)
         member.ledger.take_over(record.rows, committed)
-        return Way(self._rank, record, committed, _source_in(taken))
+        return Way(self._rank, record)
 
-    def _set_out(self, way: Way, order: Switch) -> None:
+    def _set_out(self, way: Way) -> None:
         self.journey = Journey(
             self._member,
             way,
-            closing=order.closing,
             arrive=self.arrive,
             refusal=self.shadow.refusal,
             number=self.shadow.number,
@@ -374,15 +315,15 @@ class Takeover:
 
         A loader that makes collectives as a pass begins made them long ago.
         """
-        member, top = self._member, way.record.top
+        member = self._member
         groups.tap = Silence()
         groups.roster.travel()
         stand_with_groups(way.record)
+        self.shadow.refusal.restore()  # What a pass is made of is among it.
         _, position, _, _, before, _ = way.record.positions[0]
         member.loops.resume(position, way.record.beside, before)
         member.draws.stand_at(way.record)
-        self._own_small = top.small
-        rng.restore(top.rng)
+        rng.restore(way.record.top.rng)
         way.reached = 1
 
     # --- called by the control thread -------------------------------------------------------------
@@ -410,15 +351,18 @@ class Takeover:
             self._say(Warned(rank=self._rank, text=text))
 
 
-def _small_states(tracked: Tracked) -> dict[str, bytes]:
-    try:
-        return tracked.small_states()
-    except UserError as error:
-        if NumberOfBefore.__name__ in error.happened:
-            refuse()
-        raise
+def _check_large(rank: Rank, record: RankRecord, theirs: Mapping[str, bytes]) -> None:
+    """Buffers that no record carries are the source's here. Raises StateMismatch if the rank had
+    others: no gate has shown it yet, so nobody has kept what it had.
 
-
-def _source_in(taken: Taken) -> RankRecord | None:
-    """Record of the rank that state was taken from; None: it has none."""
-    return RankRecord.from_bytes(taken.header["record"]) if taken.header["record"] else None
+    theirs  small state of the source
+    """
+    for name, own in record.top.small.items():
+        if is_hash(name) and own != theirs.get(name, own):
+            raise StateMismatch(
+                f"Rank {rank} had large buffers in `{name.rpartition('.')[0]}` that are others on "
+                "the rank which holds a copy of its state.",
+                means="What it had made of them is gone with it.",
+                do="Change what differs from rank to rank before optimizer.step(), from the first "
+                "step on.",
+            )

@@ -29,10 +29,10 @@ from trainmover.graph.nodes import Graph, Opaque, type_name
 from trainmover.graph.process import ProcessState
 from trainmover.graph.restore import restore
 from trainmover.graph.script import Script
+from trainmover.graph.unfinished import unfinished
 from trainmover.sandbox.process.modules import is_own_file, was_before
 from trainmover.state.encode import decode, encode
 from trainmover.torch_internals.tensors import version_of
-from trainmover.worker.keep.changes_in_steps import ChangesInSteps
 
 COPIED_TO, TRUSTED_FROM = 64 << 20, 4 << 20
 """Bytes to which a block of memory goes along; and from which torch's counters of writes are
@@ -107,7 +107,6 @@ class ScriptGraph:
     """Graph of the script that this process runs, from fetch to fetch. Main thread only.
 
     storages  returns the addresses of the memory that others carry
-    tracked   returns the objects of which the record of a gate has the state
     loading   returns what makes batches in this process: datasets, and what puts samples together
     say       tells people a sentence
     whole     the newest whole graph
@@ -117,12 +116,11 @@ class ScriptGraph:
     def __init__(
         self,
         storages: Callable[[], Iterable[int]],
-        tracked: Callable[[], Iterable[object]],
         loading: Callable[[], Iterable[object]],
         say: Callable[[str], None],
     ) -> None:
         self._storages, self._say = storages, say
-        self._tracked, self._loading = tracked, loading
+        self._loading = loading
         self.forget()
 
     def forget(self) -> None:
@@ -136,10 +134,9 @@ class ScriptGraph:
         self._sent, self._encoded = 0, of_delta.Encoded()
         self._arguments: Arguments = ()
         self._loaders: dict[str, object] = {}
-        self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._is_begun = self._is_over = False
         self.coverage = NO_COVERAGE
-        self._why_over = self._compiled = self._alike = self._written = ""
+        self._why_over = self._compiled = self._alike = self._written = self._unfinished = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
 
@@ -155,8 +152,8 @@ class ScriptGraph:
         """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
         if not self._has_looked(frame, ()):
             return NOT_LOOKED_AT
-        self._in_steps.at_fetch(self._newest)
         self._see_large()
+        self._unfinished = unfinished(self._frames(frame))
         try:
             return self._changed()
         except UserError as error:  # A value that has no encoding.
@@ -170,22 +167,13 @@ class ScriptGraph:
         """
         self._arguments = arguments
         self._has_looked(frame, arguments)
-        self._in_steps.begin_step(self._newest)
-
-    def end_step(self, frame: types.FrameType) -> None:
-        """As a step has returned: in the first ones, see what steps change."""
-        if self._in_steps.is_first and self._has_looked(frame, self._arguments):
-            self._in_steps.end_step(self._newest)
 
     @property
     def uncarried(self) -> str:
         """What no other process can have, and why, for people; "": nothing."""
+        if self._unfinished:
+            return f"{self._unfinished} lies on a stack while the script fetches"
         return self._why_over or self._compiled or self._alike or self._written
-
-    @property
-    def blind(self) -> str:
-        """What steps change that only the next record has; "": nothing."""
-        return self._in_steps.blind
 
     def put_back(self, frame: types.FrameType) -> str:
         """Have the script hold what it held as the step began. Returns what could not be put back,
@@ -233,7 +221,6 @@ class ScriptGraph:
             held = f"it has {len(graph.nodes):,} objects and {size >> 20} MiB of memory"
             self._end(f"that is too much for each step: {held}")
             return
-        self._in_steps = ChangesInSteps(self._look, self._tracked)
         self._know_large(graph.objects, ())
         self._alike = _alike(graph)
         self.coverage = Coverage(len(graph.nodes), len(graph.opaque))

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of ten integers over all ranks, on a group of its own. Two say that all ranks are
+One all-reduce of eight integers over all ranks, on a group of its own. Two say that all ranks are
 in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
 The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
-a snapshot at the boundary, or that the one on its way is void (`rank.cuts`). Two tell whether all
-ranks have changed the same small state behind their last gate, one that some rank has found bulk
-state changed before a gate (`Changes`): all copy it then, since not all look at the bytes of every
-step. The last two say whether ranks that were all alike still are, as far as a sample shows
-(`likeness`). An all-reduce that is interrupted decides nothing: ranks may disagree on whether it
-came through.
+a snapshot at the boundary, or that the one on its way is void (`rank.cuts`). One says that some
+rank has found bulk state changed before a gate (`Changes`): all copy it then, since not all look at
+the bytes of every step. The last two say whether ranks that were all alike still are, as far as a
+sample shows (`likeness`). An all-reduce that is interrupted decides nothing: ranks may disagree on
+whether it came through.
 """
 
 from collections.abc import Callable
@@ -36,8 +35,6 @@ class Gate:
     snapshots  say when one is due
     drains  whether collectives end with what their buffers hold
     undo     all ranks know that steps commit at their return, and are undone if they do not
-    behind   hash of what the last step has done to small state behind its gate; 0: nothing
-    alike    whether all ranks had done the same there; None: nothing, or it was not compared
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
@@ -62,8 +59,6 @@ class Gate:
         self._drains = drains
         self.undo = False
         self.undo_wanted = False
-        self.behind = 0
-        self.alike: bool | None = None
         self.early = False
         self.cut = 0
         self.likeness = Likeness()
@@ -84,13 +79,12 @@ class Gate:
     def _agree(self, step: Step) -> bool:
         standing = self._standing
         cut = self._snapshots.flag(self._rank, step)
-        behind, self.behind = self.behind, 0
-        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut, behind, -behind]
+        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut]
         try:
             flags = self._group.largest([*asked, self.early, *self.likeness.asks()])
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, most, minus_least, early, *likeness = flags
+        newest, minus_oldest, pause, undo, cut, early, *likeness = flags
         oldest = -minus_oldest
         with standing.lock:
             passes = standing.pass_gate(
@@ -103,8 +97,7 @@ class Gate:
             )
             if not passes:
                 return False
-        self.alike = most == -minus_least if most else None
-        self.undo = self.undo_wanted = bool(undo) or self.alike is False
+        self.undo = self.undo_wanted = bool(undo)
         self.early, self.cut = bool(early), cut
         self._snapshots.agreed(cut)
         self.likeness.hears(*likeness)
@@ -121,15 +114,13 @@ class Gate:
 
     def settles_mode(self, *, updates: bool) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
-        who was told the last step's verdict. What that step has done behind its gate not all have
-        seen: it is not compared. False if the epoch ends first.
+        who was told the last step's verdict. False if the epoch ends first.
 
         updates: whether this rank has an optimizer. Where only some have, the others may wait for
         what those have updated, and come to no gate before: steps commit at their return.
 
         Raises StateMismatch, on all ranks, if they have given up more or fewer calls of a step once
         these had made collectives: the next ones of some would meet those of another batch."""
-        self.behind = 0
         likeness = self.likeness
         asked: list[int] = [self.undo_wanted, self.early, likeness.known, likeness.vain]
         asked += [updates, not updates, self.given_up, -self.given_up]
@@ -158,7 +149,6 @@ class Gate:
 
     def await_verdict(self, step: Step) -> None:
         """Wait for the controller's word on this step. Returns: commit. Raises Retry: abort."""
-        self.alike = None
         if not self._standing.until(lambda: self._standing.judged(self._rank, step)):
             raise Retry
 

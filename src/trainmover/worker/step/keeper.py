@@ -1,41 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps this rank's record with its buddy: another machine's agent, in host memory.
 
-Record of a rank, "how to run step s on another machine":
+Record of a rank at a fetch, "how to run step s on another machine":
 
-    top_step  first step after the last fetch of a batch
+    step      step that is to follow
     positions of every loop the script is in, outermost first: [ordinal, position, RNG, steps,
               rounds of the loops before it, where in the code]; see `loops` and `rounds`
     beside    of every loop that is drawn from beside those: [path, position]; see `loops`
     member    path of the loop that fetches; [] for the innermost of `positions`
     top       RNG and small state just before that fetch
-    now       RNG and small state at the gate of step s - 1, if a step was made since the fetch; in
-              a complete record at the fetch that followed it; what is as in `top` goes once
-    returned  now is of that step's return instead; see `step/behind.py`
-    unproved  small state that step s - 2 has changed behind its gate, perhaps each rank otherwise
     rows      committed rows not yet told to the controller, so that none is lost with the rank;
               each encoded once, however many records it goes with
-    drawn     hashes of the batches drawn since `top`: who goes back there draws the same
-    reserve   how many fetches before the last one `top` lies, each the first for its step
-    each      how many fetches the rank made for the step at `top`; 0: as far as is known, all
-    between   RNG at these fetches and the last one
     sample    of its shared state, as of the newest gate; see `state.proof.samples`
-    variables those of the script at the last fetch, hashed: see `state/script/variables.py`
-    groups    that the rank had at the fetch to go back to: see `comm/meet/listed.py`
+    groups    that the rank had: see `comm/meet/listed.py`
     objects   that other ranks have sent: see `comm/objects.py`
-    given     what steps from `top_step` on have given: see `worker/step/results/given.py`
-    inputs    of the newest step: its number, and a hash of what it was called with; [] if no fetch
-              was followed by several
-    begun     of that step: see `Begun`; None as `inputs`
-    graph     of the script at the last fetch: number of the whole one, and what has changed since;
-              see `keep/script_graph.py`
-    blind     what steps change, and no record of a gate has: see `keep/changes_in_steps.py`
+    given_up  steps that have raised behind collectives; see `Gate`
+    graph     of the script: number of the whole one, and what has changed since; see
+              `keep/script_graph.py`
     uncarried  what the script holds that no other process can have
 
-A joiner goes back to the fetch, draws the same batch, passes over the steps already committed since
-(`top_step` to s - 1), takes `now`, and goes on with step s. Mostly the fetch is the last thing that
-happened, and there is nothing to pass over. A script that holds batches in reserve goes back to
-where the oldest of them was drawn: `reserve` fetches before.
+A joiner goes to that fetch, restores the graph, draws the same batch, and makes step s.
 """
 
 from collections.abc import Callable
@@ -53,7 +37,6 @@ from trainmover.state.encode import decode, encode
 from trainmover.state.proof.samples import Sample
 from trainmover.state.vault import VaultClient, graph_name
 from trainmover.worker.keep.script_graph import NOT_LOOKED_AT, Changed, Whole
-from trainmover.worker.step.results.given import Given
 
 
 @dataclass
@@ -65,137 +48,54 @@ class Moment:
 
 
 @dataclass
-class Begun:
-    """Where the script has called one of several steps that follow one fetch.
-
-    variables  of the script, as in the record, if it is the first of them
-    small      of tracked objects, what has changed since the fetch
-    """
-
-    variables: bytes
-    small: dict[str, bytes]
-
-
-def _since(top: Moment, now: Moment) -> list[Any]:
-    """A later moment of the same step: None for what is still the same, which is most of it."""
-    small = {name: None if top.small.get(name) == one else one for name, one in now.small.items()}
-    return [None if now.rng == top.rng else now.rng, small]
-
-
-def _moment_since(top: Moment, state: bytes | None, small: dict[str, bytes | None]) -> Moment:
-    """The moment again."""
-    every = {name: top.small[name] if one is None else one for name, one in small.items()}
-    return Moment(top.rng if state is None else state, every)
-
-
-@dataclass
 class RankRecord:
     """See the module's text. places: positions, beside, member and groups as bytes, once they were
-    asked for: they go with the record of the fetch and with that of the gate."""
+    asked for."""
 
     step: Step
-    complete: bool
-    top_step: Step
     positions: list[list[Any]]
     top: Moment
-    now: Moment | None
     rows: list[bytes] = field(default_factory=list)
     beside: list[list[Any]] = field(default_factory=list)
     member: list[int] = field(default_factory=list)
-    drawn: list[list[int]] = field(default_factory=list)
-    reserve: int = 0
-    each: int = 0
-    between: list[bytes] = field(default_factory=list)
     sample: Sample | None = None
-    variables: bytes = b""
     groups: bytes = b""
     objects: list[tuple[str, bytes]] = field(default_factory=list)
-    returned: bool = False
-    unproved: list[str] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
-    inputs: list[int] = field(default_factory=list)
-    begun: Begun | None = None
-    courses: dict[str, int] = field(default_factory=dict)
-    raises: bool = False
     given_up: int = 0
     graph: Changed = NOT_LOOKED_AT
-    blind: str = ""
     uncarried: str = ""
     places: bytes = field(default=b"", compare=False)
 
-    def but(self, **others: Any) -> "RankRecord":
-        """A copy in which these are others, in less time than `dataclasses.replace` takes."""
-        return RankRecord(**self.__dict__ | others)
-
     def to_bytes(self) -> bytes:
-        """For the vault and the wire."""
-        now = None if self.now is None else _since(self.top, self.now)
-        top = [self.top.rng, self.top.small]
+        """Encode it for the vault and the wire."""
         if not self.places:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
-        drawn = [self.drawn, self.reserve, self.each, self.between]
         sample = None if self.sample is None else list(self.sample)
-        given = [[one.step, one.values, one.result, one.small] for one in self.given]
-        begun = None if self.begun is None else _begun_since(self.now or self.top, self.begun)
-        behind = [self.returned, self.unproved, given, self.inputs, begun, self.courses]
-        behind += [self.raises, self.given_up, [*self.graph, self.blind, self.uncarried]]
-        further = [drawn, sample, self.variables, self.objects, *behind]
-        head = [self.step, self.complete, self.top_step, msgspec.Raw(self.places)]
-        return _encoder.encode([*head, top, now, self.rows, further])  # What msgpack has.
+        further = [sample, self.objects, self.given_up, [*self.graph, self.uncarried]]
+        top = [self.top.rng, self.top.small]
+        return _encoder.encode([self.step, msgspec.Raw(self.places), top, self.rows, further])
 
     @staticmethod
     def from_bytes(data: bytes) -> "RankRecord":
-        """Raises ProtocolError on malformed bytes."""
+        """Read it again. Raises ProtocolError on malformed bytes."""
         try:
-            step, complete, top_step, places, top, now, rows, further = decode(data)
+            step, places, top, rows, further = decode(data)
             positions, beside, member, groups = places
-            (
-                (hashes, reserve, each, between),
-                sample,
-                variables,
-                objects,
-                returned,
-                unproved,
-                given,
-                inputs,
-                begun,
-                courses,
-                raises,
-                given_up,
-                (number, changes, blind, uncarried),
-            ) = further
+            sample, objects, given_up, (number, changes, uncarried) = further
             for row in rows:
                 row_of(row)
-            begin = Moment(*top)
-            later = None if now is None else _moment_since(begin, *now)
             return RankRecord(
                 step,
-                complete,
-                top_step,
                 positions,
-                begin,
-                later,
+                Moment(*top),
                 rows,
                 beside,
                 member,
-                hashes,
-                reserve,
-                each,
-                between,
                 None if sample is None else Sample(*sample),
-                variables,
                 groups,
                 [_object_of(line, pickled) for line, pickled in objects],
-                bool(returned),
-                [*map(str, unproved)],
-                [_given_of(*one) for one in given],
-                [*map(int, inputs)],
-                None if begun is None else _begun_of(later or begin, *begun),
-                {str(name): int(course) for name, course in courses.items()},
-                bool(raises),
                 int(given_up),
                 Changed(int(number), bytes(changes)),
-                str(blind),
                 str(uncarried),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
@@ -210,30 +110,6 @@ def row_bytes(row: Row) -> bytes:
 def row_of(data: bytes) -> Row:
     """The row again."""
     return _decoder.decode(data)
-
-
-def _given_of(step: object, values: object, result: object, small: object) -> Given:
-    if not isinstance(step, int) or not isinstance(values, dict) or not isinstance(result, bytes):
-        raise TypeError("what a step has given is its number, values and bytes")
-    known = {str(name): float(value) for name, value in values.items()}
-    if small is None:
-        return Given(Step(step), known, result)
-    if not isinstance(small, dict) or not all(isinstance(one, bytes) for one in small.values()):
-        raise TypeError("states at a gate are bytes by name")
-    return Given(Step(step), known, result, {str(name): one for name, one in small.items()})
-
-
-def _begun_since(moment: Moment, begun: Begun) -> list[Any]:
-    small = {n: None if moment.small.get(n) == one else one for n, one in begun.small.items()}
-    return [begun.variables, small]
-
-
-def _begun_of(moment: Moment, variables: object, small: object) -> Begun:
-    if not isinstance(variables, bytes) or not isinstance(small, dict):
-        raise TypeError("where a step has begun is bytes, and states by name")
-    return Begun(
-        variables, {n: moment.small[n] if one is None else one for n, one in small.items()}
-    )
 
 
 def _object_of(line: object, pickled: object) -> tuple[str, bytes]:
@@ -284,7 +160,7 @@ class Keeper:
         self._connected().put_record(
             self._rank,
             record.step,
-            record.complete,
+            True,
             record.to_bytes(),
             epoch=self.epoch,
             wait=wait,

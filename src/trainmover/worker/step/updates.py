@@ -22,16 +22,7 @@ from trainmover.worker.step.retry.undo import Undo
 from trainmover.worker.step.unseen import Unseen
 
 _COLLECTIVES = "collectives are made behind the first update of a step"
-_LATE = (
-    "a step returns a number that is made behind its update (call job.report(loss=loss) before "
-    "optimizer.step())"
-)
 _UNEVEN = "only some ranks have an optimizer, and the others may wait for what those update"
-_DRAWN = "random numbers are drawn behind the first update of a step"
-_SMALL_STATE = (
-    "small tracked state that each rank has for itself was changed behind the gate, as "
-    "buffers of an average of weights are (update it behind the step, not in it)"
-)
 
 
 class Updates:
@@ -168,17 +159,6 @@ class Updates:
         self._unseen.end()
         self._check_local()
 
-    def late_value(self) -> None:
-        """The step has given a number that its gate did not have."""
-        if not self._gate.undo_wanted:
-            self._gate.undo_wanted, self._because = True, _LATE
-
-    def draws_late(self) -> None:
-        """The step has drawn random numbers behind its gate: what comes next from them is each
-        rank's own, and in no record."""
-        if not self._gate.undo_wanted:
-            self._gate.undo_wanted, self._because = True, _DRAWN
-
     def end_step(self) -> None:
         """The step is committed and has returned."""
         self.changes.step_is_over(self._tracked)
@@ -293,11 +273,6 @@ class Updates:
             f"each ({size / 1e6:.1f} MB now). Cheaper: all passes of one update in one "
             "function marked @job.step"
         )
-
-    def private_small_state(self) -> None:
-        """Steps change, behind their gate, small state that each rank has for itself."""
-        if not self._gate.undo_wanted:
-            self._gate.undo_wanted, self._because = True, _SMALL_STATE
 
     def _warn(self, text: str) -> None:
         if self._rank == 0:

@@ -178,12 +178,3 @@ def test_memory_of_what_is_trained_is_not_written_to() -> None:
     Unsaved(joiner).load_state_dict({"anchor": torch.zeros(2)})
     assert joiner.bias.tolist() == [1.0, 1.0]
     assert joiner.anchor.tolist() == [0.0, 0.0]  # type: ignore[operator]
-
-
-def test_what_lines_change_by_data_goes_along_whenever_they_do() -> None:
-    net = Net()
-    own = Unsaved(net, lambda part: ["mask"])
-    for _ in range(20):
-        assert own.state_dict().keys() == {"mask"}
-    net.mask.data[0] = 0.0
-    assert own.state_dict()["mask"].tolist() == [0.0, 1.0, 1.0]  # type: ignore[union-attr]

@@ -10,14 +10,11 @@ A script may register one at any time, in forward too: who takes a rank that has
 not come by there, gets it with what it holds.
 """
 
-from collections.abc import Collection
-
 import torch
 from torch import Tensor, nn
 
 from trainmover.errors import StateMismatch, UserError
 from trainmover.state.kinds.filling import Filling, hold_the_same
-from trainmover.state.kinds.modules.attributes import ATTRIBUTE_BYTES_MAX, Stored
 from trainmover.state.kinds.modules.registered import Seen, registered, version
 from trainmover.state.tensor_bytes import is_plain, size_of
 from trainmover.torch_internals.modules import buffers_of, unsaved_of
@@ -50,11 +47,6 @@ class _Buffer:
     @property
     def live(self) -> Tensor | None:
         return buffers_of(self._module).get(self._name)
-
-    @property
-    def is_small(self) -> bool:
-        live = self.live
-        return live is not None and is_plain(live) and live.nbytes <= ATTRIBUTE_BYTES_MAX
 
     def _seen(self) -> Seen:
         live = self.live
@@ -98,11 +90,8 @@ class Unsaved:
     them too.
     """
 
-    def __init__(self, module: nn.Module, stored: Stored | None = None) -> None:
-        """stored: names of what the script's code changes after the set-up; of small ones no more
-        need be seen, since what goes by `.data` is not"""
+    def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._stored = stored
         self._looks = 0
         self._buffers: dict[str, _Buffer] = {}
         self._find(late=False)
@@ -115,11 +104,7 @@ class Unsaved:
                 full = f"{path}.{name}" if path else name
                 if full not in self._buffers:
                     first = registered.buffer(part, name) if late else None
-                    self._buffers[full] = buffer = _Buffer(part, name, first)
-                    buffer.changes = buffer.is_small and name in self._stored_in(part)
-
-    def _stored_in(self, part: nn.Module) -> Collection[str]:
-        return () if self._stored is None else self._stored(part)
+                    self._buffers[full] = _Buffer(part, name, first)
 
     def state_dict(self) -> dict[str, Tensor | None]:
         """Live tensors by name. Raises UserError for more than a step's record can carry."""

@@ -35,7 +35,7 @@ class Trials:
         *before, last = self._tried.get(rank, [None])
         if last is None:
             return True
-        many_steps = not before or record.top_step >= AGAIN * last.top_step
+        many_steps = not before or record.step >= AGAIN * last.step
         return many_steps and pass_of(record) != pass_of(last)
 
     def note(self, rank: Rank, record: RankRecord) -> None:
@@ -47,27 +47,11 @@ def journey_to(shadow: Shadow, record: RankRecord) -> Journey:
     """From where the run stands to the fetch of that record, in the sandbox. Where it arrives it
     raises Unwind; StateMismatch if it must not become the rank."""
     member, refusal = shadow.member, shadow.refusal
-    at_fetch = record.but(
-        complete=False,
-        now=None,
-        rows=[],
-        drawn=[],
-        between=[],
-        given=[],
-        inputs=[],
-        begun=None,
-        blind="",
-    )
-    way = Way(member.rank, at_fetch, Step(record.top_step - 1))
 
     def arrive() -> None:
-        journey.end()
-        refusal.history = [refusal.stood, record.variables]
-        refusal.check(at_fetch, at_boundary=False)
+        refusal.check()
         raise Unwind
 
-    member.calls = way.committed
-    journey = Journey(
-        member, way, closing=False, arrive=arrive, refusal=refusal, number=shadow.number
-    )
-    return journey
+    member.calls = Step(record.step - 1)
+    way = Way(member.rank, record)
+    return Journey(member, way, arrive=arrive, refusal=refusal, number=shadow.number)

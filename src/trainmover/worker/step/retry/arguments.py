@@ -20,13 +20,14 @@ from weakref import ref
 
 import numpy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainmover.state import tensor_bytes
-from trainmover.state.script.things.held import held_by, slots_in
-from trainmover.state.script.things.libraries import module_of
-from trainmover.state.script.things.untracked import TRAINED
-from trainmover.state.script.values import PLAIN
+from trainmover.state.class_files import PLAIN, module_of
+from trainmover.state.held import held_by, slots_in
 from trainmover.torch_internals.tensors import version_of
 from trainmover.worker.step.retry.copies import MEMORY, Copies, objects_in
 from trainmover.worker.step.retry.copies import Memory as InPlace
@@ -37,7 +38,8 @@ OBJECTS_MAX, ENTRIES_MAX, DEEPEST = 2048, 65536, 12
 """Within objects, which may be a trainer that has all of its data: how many of one call, how many
 entries of a container, and how many attributes and entries one lies behind."""
 CONTAINERS = (list, dict, deque, set)
-NO_BATCH = (*TRAINED, type, FunctionType, MethodType, ModuleType)
+_TRAINED = (nn.Module, Optimizer, LRScheduler, ReduceLROnPlateau, GradScaler)
+NO_BATCH = (*_TRAINED, type, FunctionType, MethodType, ModuleType)
 _OF_DATA = frozenset({"collections", "types", "argparse"})
 """Of Python's own modules those whose objects hold values, and nothing that runs."""
 _OTHERS = (sys.stdlib_module_names - _OF_DATA) | {"torch", "trainmover"}

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from trainmover.asked import Held, Sizes, are, held_in
-from trainmover.state.script.values import PLAIN
+from trainmover.state.class_files import PLAIN
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.retry.arguments import CONTAINERS
 from trainmover.worker.step.retry.copies import MEMORY, Copies
