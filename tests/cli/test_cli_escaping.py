@@ -5,7 +5,7 @@ import io
 import json
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,9 +61,9 @@ def poisoned(value: Any, text: str) -> Any:
 
 
 def run(*argv: str) -> str:
-    """What a command prints, on both streams."""
+    """What a command prints, on both streams, also where it ends the process (`help uncordon`)."""
     out = io.StringIO()
-    with redirect_stdout(out), redirect_stderr(out):
+    with redirect_stdout(out), redirect_stderr(out), suppress(SystemExit):
         main([*argv])
     return harmless(out.getvalue())
 
@@ -195,6 +195,7 @@ def test_checkpoints_are_one_line_each(text: str) -> None:
 
 @shown
 @example(FORGED)
+@example("uncordon")
 @given(texts)
 def test_complaints_quote_and_obey_nothing(text: str) -> None:
     def fail(*_: object) -> None:
