@@ -6,7 +6,7 @@ drops most for their epoch; that it has an answer to each is shown without a wor
 (`test_any_event`). Whoever finds a world for one takes it out.
 """
 
-from trainmover.simulator.coverage import Pair
+from trainmover.simulator.coverage import Pair, all_states
 
 _OF_STATE = {
     "starting": "BetweenSteps Finished Moves Snapped Stands StepsChanged WentOn",
@@ -39,4 +39,8 @@ _OF_STATE = {
     "Interrupted Left Parked Position Prepared Raised Reached SandboxFailed Stack Warm Warned "
     "Wrote VaultHeld",
 }
+_OF_ENGINES = ("MachinesGranted", "MachinesDenied", "EngineNoticed")
+_WITH_ENGINES = {"gathering", "running", "move bind", "recovery waiting"}
+"""States in which an engine's answers are reached by chance; they mean the same in all others."""
 SELDOM: set[Pair] = {(state, event) for state, its in _OF_STATE.items() for event in its.split()}
+SELDOM |= {(state, e) for state in {*all_states()} - _WITH_ENGINES for e in _OF_ENGINES}

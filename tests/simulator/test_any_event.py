@@ -108,6 +108,10 @@ def _plans() -> Iterator[Plan]:
         yield plan_of(seed, seconds=5, faults=only(["partition"]))
     for seed in range(2):
         yield plan_of(seed, seconds=5, faults=only(["recompile", "notice"]))
+    for seed in range(4):
+        plan = plan_of(seed, seconds=5)
+        plan.world |= {"engine": 0.3, "wait_s": 10**6}
+        yield plan
     for seed in range(8):
         saves = plan_of(seed, standbys=0, seconds=5, faults=only(["death"]))
         saves.world |= {"no_standby": "checkpoint", "wait_s": 0, "checkpoints": 4, "snapshots": 3}

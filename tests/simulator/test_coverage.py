@@ -29,6 +29,10 @@ def by_chance() -> Coverage:
     for seeds, seconds, faults in BY_CHANCE:
         for seed in range(seeds):
             play(busy(plan_of(seed, seconds=seconds, faults=faults)), coverage)
+    for seed in range(8):
+        plan = plan_of(seed, seconds=8)
+        plan.world |= {"engine": 0.3, "wait_s": 10**6}
+        play(plan, coverage)
     return coverage
 
 

@@ -6,6 +6,7 @@ from trainmover.controller.change.incidents import incident
 from trainmover.controller.effects import Decision
 from trainmover.controller.keep.checkpoints import writer_due
 from trainmover.controller.keep.last_checkpoint import nobody_left
+from trainmover.controller.policies.capacity.wanting import capacity_due
 from trainmover.controller.standby.hedging import hedge, hedge_due
 from trainmover.controller.standby.warming import attest_again, try_cold_again
 from trainmover.controller.standstill.lateness import late_leavers, late_ranks, looks_due
@@ -23,7 +24,7 @@ def tick_due(job: Job, last_us: int, now_us: int) -> bool:
     late = late_ranks(job, now_us) or late_leavers(job, now_us)
     if looks_due(job, last_us, now_us) or (late and job.spec.watch) or hedge_due(job, now_us):
         return True
-    if retry_due(job, now_us) or writer_due(job, now_us):
+    if retry_due(job, now_us) or writer_due(job, now_us) or capacity_due(job, now_us):
         return True
     return len(job.machines) > len(job.seats) and now_us - last_us >= TICK_US
 

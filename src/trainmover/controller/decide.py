@@ -42,9 +42,12 @@ from trainmover.controller.events import (
     ControllerReturned,
     CordonRequested,
     DrainRequested,
+    EngineNoticed,
     HealthRequested,
     KillRequested,
     MachineJoined,
+    MachinesDenied,
+    MachinesGranted,
     MachinesLost,
     MoveRequested,
     PlaceRequested,
@@ -74,6 +77,12 @@ from trainmover.controller.machines import (
 )
 from trainmover.controller.policies.anomalies.answer import anomaly_found
 from trainmover.controller.policies.anomalies.told import sign_told
+from trainmover.controller.policies.capacity.answers import (
+    denied,
+    granted,
+    noticed,
+)
+from trainmover.controller.policies.capacity.wanting import tend_capacity
 from trainmover.controller.policies.guard import guarded
 from trainmover.controller.policies.health.examine import (
     examine,
@@ -153,7 +162,7 @@ from trainmover.protocol.messages import (
 
 def decide(job: Job, event: EVENTS) -> Decision:
     """Apply one event. Equal inputs give equal outputs."""
-    settled = job
+    begun = settled = job
     if job.phase is Phase.ENDED or (job.saves_last and not matters(event)):
         return _too_late(job, event)
     match event:
@@ -199,6 +208,12 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = not_published(job, event), ()
         case CheckpointFound():
             job, effects = found(job, event)
+        case MachinesGranted():
+            job, effects = guarded(job, "capacity", partial(granted, job, event))
+        case MachinesDenied():
+            job, effects = guarded(job, "capacity", partial(denied, job, event))
+        case EngineNoticed():
+            job, effects = guarded(job, "capacity", partial(noticed, job, event))
         case AnomalyFound():
             job, effects = guarded(job, "anomalies", partial(anomaly_found, job, event))
         case SlowSuspected():
@@ -220,8 +235,10 @@ def decide(job: Job, event: EVENTS) -> Decision:
     speaks = WorkerSaid | WorkersSaid | AgentSaid
     machine = event.machine if isinstance(event, speaks) else None
     job, more = _settle(job, event.at_us, settled, machine)
+    tend = partial(tend_capacity, job, begun, event.at_us)
+    job, wanted = guarded(job, "capacity", tend)
     job, closed = let_go(job)
-    return job, effects + bound + judged + forgotten + more + closed
+    return job, effects + bound + judged + forgotten + more + wanted + closed
 
 
 def _too_late(job: Job, event: EVENTS) -> Decision:

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from trainmover.controller.policies.capacity.known import Need, Returned
 from trainmover.controller.state import Incident, Job, Outcome, Phase
 from trainmover.controller.values import replace
 from trainmover.errors import one_stop
@@ -66,6 +67,29 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Acquire:
+    """Ask the engine for `count` machines: the names of the want of this number.
+
+    like         a machine whose kind they are to be of; "": any of the job
+    deadline_us  job time after which they are of no use; 0: there is none
+    """
+
+    want: int
+    count: int
+    like: str
+    deadline_us: int
+    why: Need
+
+
+@dataclass(frozen=True)
+class Release:
+    """Let the engine have a machine back. Said of one that it holds no more, it means nothing."""
+
+    machine: MachineId
+    why: Returned
+
+
+@dataclass(frozen=True)
 class End:
     """The job is over. code 0: the script's result stands. text: for the user, or ""."""
 
@@ -75,7 +99,11 @@ class End:
 
 HostOrder = Publish | GiveUpCheckpoint | FindCheckpoint
 """For the host itself."""
-Effect = Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | Closed | End
+EngineOrder = Acquire | Release
+"""For the engine, which asks for all that is wanted whenever any of them is given."""
+Effect = (
+    Send | Fence | Answer | Publish | GiveUpCheckpoint | FindCheckpoint | Closed | End | EngineOrder
+)
 Decision = tuple[Job, tuple[Effect, ...]]
 
 

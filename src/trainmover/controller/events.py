@@ -290,12 +290,52 @@ class AnomalyFound(Event, frozen=True):
     grave: bool
 
 
+class Granted(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine that an engine has started. node: the engine's name for where; "": not known."""
+
+    machine: MachineId
+    node: str = ""
+
+
+class MachinesGranted(Event, frozen=True):
+    """The engine has started machines that were wanted."""
+
+    machines: list[Granted]
+
+
+class MachinesDenied(Event, frozen=True):
+    """The engine grants nothing of a want. See `capacity`.
+
+    why       a code of `Denial`; text: in the engine's words
+    retry_ms  after which it is worth asking again; 0: the engine knows of no such time
+    """
+
+    want: int
+    why: str
+    text: str = ""
+    retry_ms: int = 0
+
+
+class EngineNoticed(Event, frozen=True):
+    """The engine says what becomes of a machine that it has granted.
+
+    kind     a code of `NoticeKind`; text: in the engine's words
+    left_ms  until it is taken away; of no meaning for a drain
+    """
+
+    machine: MachineId
+    kind: str
+    left_ms: int = 0
+    text: str = ""
+
+
 EVENTS = (
     MachineJoined | MachinesLost | WorkerSaid | WorkersSaid | AgentSaid | MoveRequested
     | KillRequested | CordonRequested | UncordonRequested | StopRequested | Tick
     | ControllerReturned | ContactChanged | StoreMoved | CheckpointPublished | CheckpointFailed
     | CheckpointFound | SlowSuspected | SlowFound | SlowMeasured | DrainRequested | RollRequested
-    | PlaceRequested | PlanSteered | HealthRequested | AnomalyFound
+    | PlaceRequested | PlanSteered | HealthRequested | AnomalyFound | MachinesGranted
+    | MachinesDenied | EngineNoticed
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested

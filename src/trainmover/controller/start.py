@@ -18,6 +18,7 @@ from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.standby.attest import note_of
 from trainmover.controller.standby.joiners import joiners_after_loss, joiners_there_are, no_standby
 from trainmover.controller.standstill.condemned import without_processes
+from trainmover.controller.standstill.stuck import Hanging
 from trainmover.controller.state import (
     Cause,
     Change,
@@ -178,7 +179,7 @@ def _is_other(job: Job, machine: Machine) -> bool:
 
 def _too_few_alike(job: Job) -> Decision:
     """Nothing to wait for, if standbys of another torch are all that could still take part."""
-    if not job.lost_early:
+    if not job.lost_early or job.spec.engine:
         return job, ()  # Those that are to begin come yet, however many standbys have.
     others = [machine for machine in job.machines.values() if _is_other(job, machine)]
     to_come = job.spec.machines + job.spec.standbys - job.lost_early
@@ -199,7 +200,7 @@ def lost_early(job: Job, machine: MachineId, why: str) -> Decision:
     """A machine is lost before the job began; a standby may take part in its place."""
     job = replace(job, lost_early=job.lost_early + 1)
     left = job.spec.machines + job.spec.standbys - job.lost_early
-    if left >= job.spec.machines:
+    if left >= job.spec.machines or job.spec.engine:
         return job, ()
     return end(
         job,
@@ -253,7 +254,7 @@ def restart(
         )
     slots = job.vacant()
     joiners = joiners_after_loss(job, slots, taken=())
-    if len(joiners) < len(slots):
+    if len(joiners) < len(slots) and not job.spec.engine:
         return end(job, 1, no_standby(job, cause.text, len(slots)))
     ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
     why = (
@@ -275,7 +276,17 @@ def restart(
         marks={"heard": heard_us, "detect": at_us},
     )
     job = with_incident(replace(_anew(job, joiners), incidents=_superseded(job)), new)
+    if len(joiners) < len(slots):
+        return _gather_again(job)
     return _start_all(job, job.seats)
+
+
+def _gather_again(job: Job) -> Decision:
+    """Wait for the machines that the engine was asked for, as a job does that has yet to begin."""
+    job, orders = _start_all(job, job.machines)
+    anybody = max(job.lost_early, job.spec.machines)
+    job = replace(job, phase=Phase.GATHERING, seats=(), lost_early=anybody, hanging=Hanging())
+    return job, orders
 
 
 def start_again(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from trainmover.controller.compare.known import Comparison
 from trainmover.controller.facts import Facts, Ranks
 from trainmover.controller.policies.anomalies.known import Anomalies
+from trainmover.controller.policies.capacity.known import Capacity
 from trainmover.controller.policies.health.known import Health
 from trainmover.controller.policies.plans.known import Placement, Roll
 from trainmover.controller.policies.stragglers.known import Stragglers
@@ -73,6 +74,7 @@ class Cordon:
     until_us  when it is taken away by its owner, who has said so; 0: nobody has
     health    it was examined, or is, and that is why
     failing   it seems about to fail: its ranks are to go
+    drained   its ranks are to go, and then it goes back to its engine
     spared    only a policy keeps it out, for what may be worse there and is not wrong: before the
               job waits for a machine, or ends, it takes ranks
     """
@@ -82,6 +84,7 @@ class Cordon:
     until_us: int = 0
     health: bool = False
     failing: bool = False
+    drained: bool = False
     spared: bool = False
 
 
@@ -519,6 +522,7 @@ class Job:
     stragglers: Stragglers = field(default_factory=Stragglers)
     health: Health = field(default_factory=Health)
     anomalies: Anomalies = field(default_factory=Anomalies)
+    capacity: Capacity = field(default_factory=Capacity)
     roll: Roll | None = None
     placement: Placement | None = None
     takeovers: int = 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from trainmover.controller.clock import tick_due
 from trainmover.controller.decide import decide
 from trainmover.controller.effects import (
+    Acquire,
     Answer,
     Closed,
     Effect,
@@ -23,6 +24,7 @@ from trainmover.controller.effects import (
     FindCheckpoint,
     GiveUpCheckpoint,
     Publish,
+    Release,
     Send,
 )
 from trainmover.controller.events import (
@@ -184,6 +186,10 @@ class Control:
                 self._around.answer(effect)
             case Publish() | GiveUpCheckpoint() | FindCheckpoint():
                 self._around.save(effect)
+            case Release(machine=machine) if machine in self.members:
+                self.members[machine].send(Shutdown())
+            case Acquire() | Release():
+                pass  # The engine reads them from the job, whenever that has changed.
             case Closed():
                 pass  # It is in what has happened.
             case End():

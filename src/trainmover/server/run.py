@@ -11,7 +11,8 @@ import gc
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,12 @@ from trainmover.controller.events import (
     EVENTS,
     CordonRequested,
     DrainRequested,
+    EngineNoticed,
+    Granted,
     HealthRequested,
     KillRequested,
+    MachinesDenied,
+    MachinesGranted,
     MoveRequested,
     PlaceRequested,
     PlanSteered,
@@ -56,6 +61,7 @@ from trainmover.server.machines.links import PURPOSE, MachineLink
 from trainmover.server.machines.pulse import Pulse
 from trainmover.server.measures import Measures
 from trainmover.server.surroundings import ByTheWay, Decided, Link
+from trainmover.server.view.engine import Queued, wants_json
 from trainmover.server.view.news import News
 from trainmover.server.view.notices import Notice
 from trainmover.server.view.progress import Progress
@@ -136,6 +142,8 @@ class Server:
         self._answers = Answers(self.job.takeovers + (past is not None))
         self._closed = False
         self._beats = 0
+        self._wants_version = 0
+        self._queue: Mapping[MachineId, Queued] = {}
 
     # --- life ---
 
@@ -269,6 +277,40 @@ class Server:
         self.control.ask(PlanSteered(at_us=at_us, request=request, going=going, reason=reason))
         return answer
 
+    async def wants(self, after: int, within_s: float) -> dict[str, Any]:
+        """Return what the engine is to start and hold, once its version is another than `after`,
+        or the job is over; as it is after `within_s` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while after == self._wants_version and not self.over:
+                    await self.news.more.wait()
+        return wants_json(self.job, self._wants_version, self.now(), over=self.over)
+
+    def engine_answers(
+        self,
+        granted: list[Granted],
+        denied: Sequence[tuple[int, str, str, float]],
+        queue: Mapping[MachineId, Queued] | None,
+    ) -> None:
+        """The engine has started machines, or denied wants: (want, why, its words, seconds to the
+        next try). queue: where the others stand; None: as before."""
+        if queue is not None:
+            self._queue = queue
+        if granted:
+            self.control.take(MachinesGranted(at_us=self.now(), machines=granted))
+        for want, why, text, retry_s in denied:
+            retry_ms, at_us = round(1000 * retry_s), self.now()
+            self.control.take(
+                MachinesDenied(at_us=at_us, want=want, why=why, text=text, retry_ms=retry_ms)
+            )
+
+    def engine_notices(self, machine: str, kind: str, left_s: float, text: str) -> None:
+        """The engine says what becomes of a machine."""
+        name, left_ms, at_us = MachineId(machine), round(1000 * left_s), self.now()
+        self.control.take(
+            EngineNoticed(at_us=at_us, machine=name, kind=kind, left_ms=left_ms, text=text)
+        )
+
     def status(self) -> dict[str, Any]:
         """The job as a JSON value."""
         away = self.control.absence.away
@@ -292,7 +334,7 @@ class Server:
         absence = self.control.absence
         awaited, why = absence.awaited
         still_us = round(absence.steps.still_beats * BEAT_S * 1e6)
-        return waiting_json(self.job, awaited, why, still_us, self.now())
+        return waiting_json(self.job, awaited, why, still_us, self.now(), self._queue)
 
     def _relays(self) -> dict[MachineId, list[MachineId]]:
         """Machines whose trunk is there -> whose links go over it."""
@@ -407,6 +449,8 @@ class Server:
 
     def happened(self, moment: Decided) -> None:
         """Tell people."""
+        if moment.before.capacity is not moment.after.capacity:
+            self._wants_version = moment.seq
         self.incidents.take(moment.effects, self.measures.since_us)
         self._telling.happened(moment)
 

@@ -28,6 +28,7 @@ class Knobs:
     sick       machines that fail every examination
     alone      no two ranks hold the same state
     refill     a machine that is gone for good is replaced by a new one
+    engine     how often the engine errs that starts the machines; None: there is no engine
     racks      how many, of which each machine is in one; 0: nothing is known of them
     corrupts   how often a joiner receives what was not sent
     lacks      how often it lacks what was lost with its rank
@@ -54,6 +55,7 @@ class Knobs:
     snapshots: int | None = None
     checkpoints: int = 0
     refill: bool = True
+    engine: float | None = None
     racks: int = 0
     copies: int = 1
     rounds: int = 0
@@ -90,6 +92,7 @@ class Knobs:
             restarts_max=self.restarts_max,
             watch=self.watch,
             resume=self._before() if self.resumes else None,
+            engine="" if self.engine is None else "simulated",
             wait_s=self.wait_s,
             relays_above=self.relays_above,
             snapshot_every=self.snapshots,

@@ -25,6 +25,7 @@ from trainmover.simulator.happenings import Flipped, Struck
 from trainmover.simulator.imagined import FOUND
 from trainmover.simulator.knobs import Knobs
 from trainmover.simulator.places.disk import Disk
+from trainmover.simulator.places.engine import Engine
 from trainmover.simulator.places.host import Host
 from trainmover.simulator.places.machines import Box
 from trainmover.simulator.places.network import CONTROLLER, Network
@@ -99,7 +100,9 @@ class World:
             self._goes_on_from(self.spec.resume)
         self.host: Host | None = Host(self)
         self.boxes: dict[MachineId, Box] = {}
-        for number in range(self._wanted):
+        errs = self.knobs.engine
+        self.engine = None if errs is None else Engine(self, errs)
+        for number in range(self._wanted if self.engine is None else 0):
             self.add(standby=number >= self.knobs.machines)
         self.at(LOOK_US, self._look)
 
@@ -199,9 +202,10 @@ class World:
         if self.show is not None:
             self.show(line)
 
-    def add(self, *, standby: bool) -> Box:
+    def add(self, *, standby: bool, name: MachineId | None = None) -> Box:
         """One machine more."""
-        name = MachineId(f"m{len(self.boxes) + 1}")
+        letter = "m" if self.engine is None else "a"  # What an engine starts is named by the job.
+        name = name or MachineId(f"{letter}{len(self.boxes) + 1}")
         rack = f"rack {len(self.boxes) % self.knobs.racks}" if self.knobs.racks else ""
         box = self.boxes[name] = Box(self, name, standby=standby, rack=rack)
         box.boot()
@@ -225,7 +229,7 @@ class World:
     def died(self, box: Box) -> None:
         """It may return; or another machine comes, which has another name."""
         alive = sum(one.alive for one in self.boxes.values())
-        if not self.knobs.refill or alive >= self._wanted:
+        if self.engine is not None or not self.knobs.refill or alive >= self._wanted:
             return
         delay_us = self.between(*RETURNS_US)
         if self.random.random() < 0.5:
@@ -292,6 +296,8 @@ class World:
 
     def heal(self) -> None:
         """Nothing is cut, slow or full any more. What stands still is for the job to find."""
+        if self.engine is not None:
+            self.engine.errs = 0.0
         self.disk_full = False
         self.disk_hangs_until_us = 0
         self.hung_writers.clear()

@@ -35,6 +35,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     readiness        what standbys do beforehand: `held` (a second run waits at its first step),
                      `warm` (shadow runs only), `idle` (nothing: their processes are up)
     record           how large outputs of the first steps are kept: `moments` or `full`
+    engine           that machines are wanted from; "": only who comes by itself
     wait_s           seconds a recovery waits for a machine when no standby is left
     patience_s       seconds for which a machine may be away, and an agent goes on alone
     deadlines        that the controller judges machines by, besides
@@ -78,6 +79,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     restarts_max: int = 3
     readiness: str = "held"
     record: str = "moments"
+    engine: str = ""
     wait_s: int = 0
     patience_s: float = PATIENCE_S
     deadlines: Deadlines = Deadlines()

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from trainmover.controller.effects import Answer as Answered
+from trainmover.controller.events import Granted
 from trainmover.escaping import ONE_LINE
 from trainmover.ids import MachineId, Rank, Step
 from trainmover.journal.rows import CommittedRow, numbers
@@ -29,6 +30,7 @@ from trainmover.server.http.roles import CODE_S, SESSION_S, Role, Roles
 from trainmover.server.http.stream import CONTENT_TYPE as EVENT_STREAM
 from trainmover.server.http.stream import EventStream, Feed, entry
 from trainmover.server.run import STOP_GRACE_S, Server
+from trainmover.server.view.engine import Queued
 from trainmover.server.view.redundancy import loss_json
 from trainmover.server.view.snapshot import incident_json
 
@@ -225,6 +227,34 @@ async def _stop(live: Live, request: Request) -> Response:
     return as_json(types.Answer(ok=True, text="The job is stopping.", incident=None))
 
 
+WANTS_S = 10.0
+"""For which an engine that knows the newest wants is not answered."""
+
+
+async def _wants(live: Live, request: Request) -> Response:
+    given = request.query_params.get("after")
+    within_s = 0.0 if given is None else WANTS_S
+    return as_json(await live.server.wants(_number(given or "0", "after"), within_s))
+
+
+async def _grants(live: Live, request: Request) -> Response:
+    said = await _body(request, types.Grants)
+    queue = said.queued
+    places = (
+        None if queue is None else {MachineId(q.machine): Queued(q.place, q.why) for q in queue}
+    )
+    granted = [Granted(machine=MachineId(one.machine), node=one.node) for one in said.granted]
+    denied = [(one.want, one.why, one.text, one.retry_s) for one in said.denied]
+    live.server.engine_answers(granted, denied, places)
+    return as_json(types.Answer(ok=True, text="", incident=None))
+
+
+async def _notice(live: Live, request: Request) -> Response:
+    said = await _body(request, types.EngineNotice)
+    live.server.engine_notices(said.machine, said.kind, said.left_s, said.text)
+    return as_json(types.Answer(ok=True, text="", incident=None))
+
+
 def _audit(live: Live, request: Request, what: str, reason: str = "") -> None:
     """A line in the journal, before anything is done."""
     why = f" ({reason})" if reason else ""
@@ -346,6 +376,18 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", f"{V1}/stop", "End the job in order.", _O, _stop, types.Answer, types.Stop, True
+    ),
+    Endpoint(
+        "GET", f"{V1}/wants", "What an engine is to start and to hold, once it is another.", _V,
+        _wants, types.WantsOf, query=(("after", "the version that is known", _NUMBER),),
+    ),
+    Endpoint(
+        "POST", f"{V1}/grants", "What an engine has started, denied, or queued.", _O, _grants,
+        types.Answer, types.Grants,
+    ),
+    Endpoint(
+        "POST", f"{V1}/notices", "What becomes of a machine that an engine has granted.", _O,
+        _notice, types.Answer, types.EngineNotice,
     ),
     Endpoint(
         "POST", f"{V1}/codes", "A one-time code for a session of the token's role.", _V, _code,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta
 
+from trainmover.controller.policies.capacity.known import Denial, NoticeKind
 from trainmover.escaping import ONE_LINE
 
 SEEN = "one line of characters that can be seen"
@@ -77,6 +78,48 @@ class Enter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     code: Secret | None = None
     token: Secret | None = None
+
+
+class GrantedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machine that an engine has started. node: the engine's name for where."""
+
+    machine: MachineName
+    node: Annotated[str, Meta(max_length=200, pattern=ONE_LINE)] = ""
+
+
+class DeniedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Want of which nothing is granted now. text: in the engine's words. retry_s: 0: it does not
+    know when to ask again."""
+
+    want: int
+    why: Denial
+    text: Reason = ""
+    retry_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+
+
+class QueuedOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machine that waits in a queue. place: the first is 1; 0: not known."""
+
+    machine: MachineName
+    place: Annotated[int, Meta(ge=0)] = 0
+    why: Reason = ""
+
+
+class Grants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answers of an engine. queued: all that wait, None: as it was."""
+
+    granted: Annotated[list[GrantedOf], Meta(max_length=20000)] = []
+    denied: Annotated[list[DeniedOf], Meta(max_length=20000)] = []
+    queued: Annotated[list[QueuedOf], Meta(max_length=20000)] | None = None
+
+
+class EngineNotice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an engine says of a machine that it has granted. left_s: until it is taken away."""
+
+    machine: MachineName
+    kind: NoticeKind
+    left_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    text: Reason = ""
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -211,6 +254,30 @@ class Answer(TypedDict):
     ok: bool
     text: str
     incident: IncidentOf | None
+
+
+class WantOf(TypedDict):
+    """Machines that are wanted, by the names they are to have. tries: begin anew if it has grown.
+    waits: nothing is to be tried now, for it was denied."""
+
+    number: int
+    names: list[str]
+    standby: bool
+    need: str
+    like: str
+    avoid: list[str]
+    left_s: float | None
+    tries: int
+    waits: bool
+
+
+class WantsOf(TypedDict):
+    """All that is wanted of an engine. held: machines that it is not to end. over: end all."""
+
+    version: int
+    over: bool
+    wants: list[WantOf]
+    held: list[str]
 
 
 class Entry(TypedDict):

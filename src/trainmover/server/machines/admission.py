@@ -60,6 +60,15 @@ def quarantined_text(machine: MachineId, wait_s: float) -> str:
     )
 
 
+def returned_text(machine: MachineId) -> str:
+    """Why a machine that the engine was given back is no machine of the job any more."""
+    return (
+        f"{machine} was given back to its engine, which was asked for another.\n"
+        f"{machine} was not taken in; the job goes on without it.\n"
+        "Nothing is to be done: a new machine has another name."
+    )
+
+
 def taken_back(
     back: Return, account: Account | None, epoch: Epoch, term: int
 ) -> list[Order] | Refused:

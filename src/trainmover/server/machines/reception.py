@@ -4,11 +4,17 @@
 from typing import TYPE_CHECKING
 
 from trainmover.controller.events import MachineJoined
+from trainmover.controller.policies.capacity.wanting import is_returned
 from trainmover.controller.standby.flapping import quarantine_s
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import Hello, Refused, Resumed, Return, Shutdown, Welcome
 from trainmover.server.machines.absence import LINK_ENDED
-from trainmover.server.machines.admission import quarantined_text, refusal, taken_back
+from trainmover.server.machines.admission import (
+    quarantined_text,
+    refusal,
+    returned_text,
+    taken_back,
+)
 from trainmover.server.machines.returns import Returns
 from trainmover.server.surroundings import Link, Surroundings
 
@@ -35,6 +41,9 @@ class Reception:
         if why_not:
             retry_s = AWAY_RETRY_S if hello.machine in control.absence.quiet else None
             self._refuse(link, Refused(reason=why_not, retry_s=retry_s))
+            return
+        if is_returned(control.job, hello.machine):
+            self._refuse(link, Refused(reason=returned_text(hello.machine)))
             return
         if wait_s := quarantine_s(control.job, hello.machine, hello.host, at_us):
             reason = quarantined_text(hello.machine, wait_s)

@@ -18,6 +18,7 @@ from trainmover.controller.events import (
     HealthRequested,
     KillRequested,
     MachineJoined,
+    MachinesGranted,
     MachinesLost,
     MoveRequested,
     PlaceRequested,
@@ -57,6 +58,7 @@ from trainmover.protocol.messages import (
 )
 from trainmover.server.ranks import ranks_named
 from trainmover.server.view.divergences import divergence_text, is_news, parted_text
+from trainmover.server.view.engine import engine_sentences
 from trainmover.server.view.phases import phases_text
 from trainmover.server.view.plans import plan_sentences
 from trainmover.server.view.protection import cuts_are_off, depends_on_cuts, is_protected, protected
@@ -78,6 +80,16 @@ LOST_LINK = " lost a link"
 
 def sentence(before: Job, event: Event, after: Job) -> Sentence:
     """The most important thing the event has brought about; SILENCE if nobody would care."""
+    said = _sentence(before, event, after)
+    if before.capacity is after.capacity and before.cordoned is after.cordoned:
+        return said
+    if not (wanted := engine_sentences(before, event, after)):
+        return said
+    loud = said.loud or not isinstance(event, MachinesGranted)
+    return Sentence("\n".join(filter(None, (said.text, *wanted))), loud=loud, good=said.good)
+
+
+def _sentence(before: Job, event: Event, after: Job) -> Sentence:
     if raised := after.broken_policies.keys() - before.broken_policies.keys():
         return Sentence(_broken(after, sorted(raised)), loud=True)
     if after.no_snapshots and not before.no_snapshots:
@@ -172,7 +184,8 @@ def _opened(incident: Incident, job: Job) -> str:
     if incident.rung == 3:
         return f"{incident.cause} -> the job starts again ({incident.why_rung})"
     if job.change is not None and job.change.missing:
-        return f"{incident.cause} -> the job waits for a machine, at most {job.spec.wait_s} s"
+        until = f"from {job.spec.engine}" if job.spec.engine else f"at most {job.spec.wait_s} s"
+        return f"{incident.cause} -> the job waits for a machine, {until}"
     if incident.joiner is None:
         return f"{_seen(incident)}: ranks stop; if all machines are there, the step is run again"
     return f"{incident.cause} -> {incident.joiner} takes {ranks_named(incident.ranks)}"

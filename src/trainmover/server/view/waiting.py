@@ -5,7 +5,7 @@ Each wait has an end: a fact that comes, or a deadline. Where nothing is known o
 wait ends with what is waited for, or with the machine that it is on.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from trainmover.controller.state import Change, Job, Kind, Phase, Stage
 from trainmover.ids import MachineId, Rank, Slot
 from trainmover.protocol.deadlines import LEASE_MORE_S
 from trainmover.server.ranks import ranks_named
+from trainmover.server.view.engine import Queued, engine_waits
 
 NAMED_MAX = 6
 _TRAINS = (Stage.BIND, Stage.PREPARE)
@@ -42,14 +43,26 @@ class Wait:
 
 
 def waiting_json(
-    job: Job, awaited: Collection[MachineId], why: str, still_us: int, now_us: int
+    job: Job,
+    awaited: Collection[MachineId],
+    why: str,
+    still_us: int,
+    now_us: int,
+    queue: Mapping[MachineId, Queued] | None = None,
 ) -> list[dict[str, Any]]:
     """Return what the job waits for, the most important first.
 
     awaited   machines that the job stands still for and does not give up; why: not
     still_us  for how long no step was committed
+    queue     where machines stand that an engine is to start
     """
-    return [_json(one, now_us) for one in _waits(job, sorted(awaited), why, now_us - still_us)]
+    waits = [*_waits(job, sorted(awaited), why, now_us - still_us)]
+    if job.phase is not Phase.ENDED:
+        waits += [
+            Wait(text, names, (), since_us, stands=stands)
+            for text, names, since_us, stands in engine_waits(job, queue or {})
+        ]
+    return [_json(one, now_us) for one in waits]
 
 
 def stop_text(waiting: list[dict[str, Any]]) -> str:
@@ -97,7 +110,7 @@ def _waits(job: Job, awaited: list[MachineId], why: str, since_us: int) -> Itera
 
 
 def _gathers(job: Job) -> Wait:
-    there = sum(not machine.standby for machine in job.machines.values())
+    there = sum(bool(job.spec.engine) or not one.standby for one in job.machines.values())
     text = f"machines to join: {there} of {job.spec.machines} are there"
     return Wait(text, since_us=job.begun_us or 0)
 

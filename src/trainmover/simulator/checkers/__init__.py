@@ -46,6 +46,7 @@ from trainmover.simulator.checkers.people.refusals import Refusals
 from trainmover.simulator.checkers.people.stops import Stops
 from trainmover.simulator.checkers.policies.anomalies import Anomalies
 from trainmover.simulator.checkers.policies.cordons import Cordons
+from trainmover.simulator.checkers.policies.engines import Engines
 from trainmover.simulator.checkers.policies.health import Health
 from trainmover.simulator.checkers.policies.maintenance import Maintenance
 from trainmover.simulator.checkers.policies.paces import Paces
@@ -125,6 +126,7 @@ def all_checkers() -> list[Checker]:
         DowntimeBound(),
         WaitingWouldHaveSaved(),
         Retries(),
+        Engines(),
     ]
 
 

@@ -8,7 +8,7 @@ worth a try all the same: until the switchover nothing is lost by it.
 
 from trainmover.controller.change.incidents import amend
 from trainmover.controller.change.move import begin_moves, unknown_machine, why_not_each_once
-from trainmover.controller.change.seats import cordoned_by_people
+from trainmover.controller.change.seats import cordoned_by_people, with_cordon
 from trainmover.controller.effects import Answer, Decision
 from trainmover.controller.events import DrainRequested
 from trainmover.controller.policies.maintenance.lateness import may_be_late
@@ -24,6 +24,8 @@ def drain(job: Job, event: DrainRequested) -> Decision:
     names = [MachineId(name) for name in event.machines]
     for name in names:
         job = cordoned_by_people(job, name, event.reason, event.at_us)
+        if job.spec.engine:  # Which has another machine for it, and takes this one back.
+            job = with_cordon(job, name, replace(job.cordoned[name], drained=True))
     seated = [name for name in names if name in job.seats]
     cordoned = f"{_named(names)} {'is' if len(names) == 1 else 'are'} cordoned"
     if not seated:

@@ -49,13 +49,27 @@ def move_leaving(job: Job, at_us: int) -> Decision:
 
 def _cause(job: Job, names: list[MachineId], at_us: int) -> Cause:
     gone = [name for name in names if job.cordoned[name].until_us]
-    causes = [f"{name} is {job.cordoned[name].reason}" for name in names if name not in gone]
+    causes = [_kept_out(job, name) for name in names if name not in gone]
     if gone:
         left_us = max(min(job.cordoned[name].until_us for name in gone) - at_us, 0)
         causes.insert(0, f"{', '.join(gone)} will be taken away, in {left_us / 1e6:.0f} s")
         if late := may_be_late(job, left_us):
             causes.append(late)
-    return Cause(Trigger.NOTICE if gone else Trigger.FAILING, "; ".join(causes))
+    return Cause(_trigger(job, names), "; ".join(causes))
+
+
+def _kept_out(job: Job, name: MachineId) -> str:
+    cordon = job.cordoned[name]
+    if cordon.drained and not cordon.failing:
+        return f"{name} is drained" + (f": {cordon.reason}" if cordon.reason else "")
+    return f"{name} is {cordon.reason}"
+
+
+def _trigger(job: Job, names: list[MachineId]) -> Trigger:
+    if any(job.cordoned[name].until_us for name in names):
+        return Trigger.NOTICE
+    failing = any(job.cordoned[name].failing for name in names)
+    return Trigger.FAILING if failing else Trigger.DRAIN
 
 
 def _with_ranks(job: Job) -> Iterator[MachineId]:
@@ -63,5 +77,5 @@ def _with_ranks(job: Job) -> Iterator[MachineId]:
     any moment comes before all."""
     known = sorted(job.cordoned.items(), key=lambda item: item[1].until_us)
     for name, cordon in known:
-        if (cordon.until_us or cordon.failing) and name in job.seats:
+        if (cordon.until_us or cordon.failing or cordon.drained) and name in job.seats:
             yield name

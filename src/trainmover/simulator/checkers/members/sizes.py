@@ -24,7 +24,7 @@ class WorldSize:
 
     def decided(self, moment: Decided) -> None:
         seats = moment.after.seats
-        if seats is moment.before.seats:
+        if seats is moment.before.seats or (not seats and moment.after.spec.engine):
             return
         if len(seats) != self.spec.machines or len(set(seats)) != len(seats):
             raise Violation(f"{self.spec.machines} slots are held by {seats}")

@@ -98,6 +98,8 @@ def _nothing_to_go_back_to(world: World, count: dict[str, int], unsettled: list[
         return True  # The whole job may have begun anew; a rack may be most of it.
     if world.leases_over > 1:
         return True  # The controller was away for longer than agents go on alone.
+    if world.engine is not None and world.engine.takes:
+        return True
     single = (
         world.knobs.alone or count.get("flip") or count.get("vault") or world.spec.machines == 1
     )
