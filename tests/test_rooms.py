@@ -70,10 +70,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": WORDS
     | {"communicators", "descriptors", "lifeline", "fork_server", "ownership", "tls", "token_file"}
     | {"tracebacks", "protocol", "controller", "journal", "server", "agent"},
+    "engines": WORDS | {"ownership", "tls", "token_file", "controller", "launch"},
     "cli": WORDS
     | {"communicators", "descriptors", "escaping", "outlet", "spans", "tls", "token_file"}
     | {"tracebacks"}
-    | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"},
+    | {"protocol", "controller", "journal", "server", "agent", "launch", "simulator"}
+    | {"engines"},
     "__init__": {"version", "worker"},
     "__main__": {"cli"},
 }

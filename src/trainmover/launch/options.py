@@ -11,6 +11,9 @@ from trainmover.protocol.deadlines import PATIENCE_S, RELAYS_ABOVE
 from trainmover.protocol.messages import JobSpec, LogSpec
 from trainmover.tls.files import TlsFiles
 
+ENGINE_WAIT_S = 30 * 86400
+"""For which a job with an engine stands without a machine: a queue may be long."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
@@ -47,6 +50,8 @@ class RunOptions:
     seed        of what the script draws unseeded; 0: another one for each run
     checkpoints  where to, how often, and what to go on from
     shutdown_s  from SIGTERM to SIGKILL for workers
+    engine      that starts the machines: `local` or `slurm`; "": they are started with the run
+    engine_args  further arguments for it
     worker      another worker program, for tests; empty: the real one
     """
 
@@ -93,6 +98,8 @@ class RunOptions:
     run_dir: Path | None = None
     shutdown_s: float = 5.0
     role: str = "default"
+    engine: str = ""
+    engine_args: tuple[str, ...] = ()
     worker: tuple[str, ...] = ()
 
 
@@ -120,7 +127,8 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         no_standby=options.no_standby,
         on_nan=options.on_nan,
         readiness=options.readiness,
-        wait_s=options.wait_s,
+        engine=options.engine,
+        wait_s=options.wait_s or (ENGINE_WAIT_S if options.engine else 0),
         patience_s=options.patience_s,
         relays_above=options.relays_above,
         state_bandwidth=options.state_bandwidth,

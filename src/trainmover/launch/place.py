@@ -110,7 +110,7 @@ def _journal_aside(options: RunOptions) -> list[str]:
 
 def _invitation(options: RunOptions, run: Run) -> list[str]:
     """What to type on other hosts, where machines come from there."""
-    if not options.bind:
+    if not options.bind or options.engine:
         return []
     command = ["trainmover", "agent", "--controller", run.controller]
     command += ["--token-file", run.token_file]
@@ -154,6 +154,8 @@ def _run(
         role=options.role,
         shutdown_s=options.shutdown_s,
         worker=options.worker,
+        engine=options.engine,
+        engine_args=options.engine_args,
         tls=tls,
     )
 

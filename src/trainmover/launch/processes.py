@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmover.ids import MachineId
+from trainmover.launch.engine import EngineProcess
 from trainmover.launch.fork_server import ForkServerProcess
 from trainmover.launch.local import LocalMachines, LocalPlan
 from trainmover.launch.options import RunOptions
@@ -44,7 +45,8 @@ class LocalProcesses:
         self._run_id = place.directory.run_id
         self._controller = place.run.controller
         self._fork_server = fork_server
-        self._elsewhere = bool(options.bind)
+        self._elsewhere = bool(options.bind or options.engine)
+        self._engine = EngineProcess(Path(place.run.directory)) if options.engine else None
         host = options.bind.rpartition(":")[0] or LOOPBACK[0]
         at = ListensAt(host, place.token_file, place.run.tls)
         self.store = KeptStore(fork_server, at, moved=told.store_is_at, lost=told.store_lost)
@@ -61,6 +63,9 @@ class LocalProcesses:
         where machines come from other hosts."""
         stack.callback(self._leave_nothing)
         stack.push_async_callback(self._machines.stop)
+        if self._engine is not None:
+            stack.push_async_callback(self._engine.stop)
+            self._engine.start()
         if not self._elsewhere:
             self._machines.start(self._controller)
 

@@ -68,6 +68,7 @@ class _Call:
             watch_signals(stack, self._signalled)
             adopt_orphans()
             place = RunPlace.make(self._options, stack)
+            place.directory.keep(place.run)
             fork_server = await usable(fork_server, self._options, stack)
             processes = LocalProcesses(self._options, place, self, fork_server)
             store = processes.start_store(stack)

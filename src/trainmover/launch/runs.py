@@ -49,6 +49,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     api_bind    host:port where the API listens for other hosts too; "": for this one only
     controller  host:port that agents dial; the rest is what they are started with
+    engine      that starts its machines, with engine_args; "": they are started otherwise
     report      file that says at the end where the time went; "": none
     progress    whether its screen says how far it is
     """
@@ -67,6 +68,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     role: str = "default"
     shutdown_s: float = 5.0
     worker: tuple[str, ...] = ()
+    engine: str = ""
+    engine_args: tuple[str, ...] = ()
     tls: TlsFiles | None = None
     report: str = ""
     progress: bool = True

@@ -18,7 +18,7 @@ from trainmover.controller.events import (
     Tick,
 )
 from trainmover.controller.policies.capacity.known import Grant, Need, NoticeKind, Returned
-from trainmover.controller.policies.capacity.wanting import AVOID_US, JOIN_US
+from trainmover.controller.policies.capacity.wanting import AVOID_US, FAILURES_MAX, JOIN_US
 from trainmover.controller.state import Phase
 from trainmover.controller.values import replace
 from trainmover.protocol.messages import Interrupt, JobSpec
@@ -178,9 +178,22 @@ def test_a_machine_that_is_there_is_not_given_up_because_its_engine_says_so() ->
 
 def test_what_ends_before_it_has_joined_was_never_granted() -> None:
     gone = EngineNoticed(at_us=0, machine="m5", kind=NoticeKind.GONE)
-    job, effects = after(JOB, lost("m4"), granted("m5"), gone)
+    job, effects = after(JOB, lost("m4"), granted("m5", at_us=1), gone)
     assert list(names(job)) == ["m6"]
     assert "m5" in returned(effects)
+    assert len(wanted(effects)) == 1
+    job, effects = decide(job, Tick(at_us=2_000_000))
+    assert len(wanted(effects)) == 1
+
+
+def test_a_job_whose_machines_never_join_ends() -> None:
+    job, _ = new_job(machines=1, standbys=0)
+    for number in range(1, FAILURES_MAX + 1):
+        gone = EngineNoticed(
+            at_us=number, machine=f"m{number}", kind=NoticeKind.GONE, text="no Python"
+        )
+        job, effects = after(job, granted(f"m{number}", at_us=number), gone)
+    assert "end before they join: no Python" in ended(effects).text
 
 
 # --- machines that are to go ----------------------------------------------------------------------

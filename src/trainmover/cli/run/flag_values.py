@@ -4,6 +4,8 @@
 import ipaddress
 import math
 import os
+import shlex
+import socket
 from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +25,7 @@ ON_NAN = ("ignore", "report", "stop")
 NO_STANDBY = ("end", "checkpoint")
 SHUTDOWN_S = 5.0
 FALSE_ALARMS_MAX = 1000
+ENGINES = ("local", "slurm")
 PORT_MAX = 65535
 _Number = TypeVar("_Number", int, float)
 
@@ -209,6 +212,50 @@ def port(number: int) -> int:
             do=f"Give a number up to {PORT_MAX}, or 0 for any free port.",
         )
     return number
+
+
+def engine(given: str) -> str:
+    """The name of an engine that can be used from here; "" if machines are started otherwise."""
+    if given not in ("", *ENGINES):
+        raise UserError(
+            f"There is no engine {given}.",
+            means="Nothing was started.",
+            do=f"Give --engine {' or '.join(ENGINES)}; or none, and all machines are started here.",
+        )
+    if given == "slurm":
+        from trainmover.engines.slurm import check
+
+        check()
+    return given
+
+
+def engine_args(given: str, engine: str) -> tuple[str, ...]:
+    """Arguments for the engine, as a shell would split them."""
+    try:
+        args = tuple(shlex.split(given))
+    except ValueError as error:
+        raise UserError(
+            f"--engine-args cannot be read: {error}.",
+            means="Nothing was started.",
+            do='Quote them once: --engine-args="--partition=gpu --gres=gpu:8"',
+        ) from error
+    if args and engine != "slurm":
+        raise UserError(
+            f"--engine-args {given} is for --engine slurm.",
+            means="Nothing was started.",
+            do="Add --engine slurm, or remove --engine-args.",
+        )
+    return args
+
+
+def address_here() -> str:
+    """The address of this host that others reach it by, as its routes have it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # Nothing is sent.
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
 def bind(given: str) -> str:

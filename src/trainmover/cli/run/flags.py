@@ -82,7 +82,11 @@ def parse(argv: list[str]) -> RunFlags:
         api_bind=flag_values.api_bind(
             flags.api_bind, tls=flags.tls or bool(flags.tls_cert), port_given=bool(flags.api_port)
         ),
-        bind=flag_values.bind(flags.bind),
+        bind=flag_values.bind(
+            flags.bind or (flag_values.address_here() if flags.engine == "slurm" else "")
+        ),
+        engine=flag_values.engine(flags.engine),
+        engine_args=flag_values.engine_args(flags.engine_args, flags.engine),
         token_file=flags.token_file,
         tls=flags.tls,
         tls_files=all_or_none(flags.tls_cert, flags.tls_key, flags.tls_ca),

@@ -94,6 +94,8 @@ _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it,
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
 _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
+_ENGINE_HELP = "have machines started, replaced and given back by: local, slurm"
+_ENGINE_ARGS_HELP = "of sbatch, such as a partition: --engine-args='-p gpu --gres=gpu:8'"
 _TLS_HELP = "encrypt links, API, vaults, state, collectives; with a certificate made for this run"
 _TLS_CERT_HELP = "the same with this certificate, PEM; --tls-key and --tls-ca belong to it"
 _RELAYS_HELP = "where there are more machines, some carry to the controller what others say"
@@ -224,6 +226,8 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="let other hosts use the API; with --tls",
     )
+    add("--engine", default="", metavar="NAME", help=_ENGINE_HELP)
+    add("--engine-args", default="", metavar="ARGS", help=_ENGINE_ARGS_HELP)
     add("--bind", default="", metavar="HOST[:PORT]", help=_BIND_HELP)
     add("--token-file", type=Path, metavar="FILE", help="use this token instead of a fresh one")
     add("--tls", action="store_true", help=_TLS_HELP)

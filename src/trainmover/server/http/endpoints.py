@@ -227,14 +227,14 @@ async def _stop(live: Live, request: Request) -> Response:
     return as_json(types.Answer(ok=True, text="The job is stopping.", incident=None))
 
 
-WANTS_S = 10.0
-"""For which an engine that knows the newest wants is not answered."""
+WANTS_S = 30.0
+"""For which an engine that knows the newest wants is left without an answer, at most."""
 
 
 async def _wants(live: Live, request: Request) -> Response:
-    given = request.query_params.get("after")
-    within_s = 0.0 if given is None else WANTS_S
-    return as_json(await live.server.wants(_number(given or "0", "after"), within_s))
+    after = _number(request.query_params.get("after", "0"), "after")
+    within_s = _number(request.query_params.get("within", "0"), "within") / 1000
+    return as_json(await live.server.wants(after, min(within_s, WANTS_S)))
 
 
 async def _grants(live: Live, request: Request) -> Response:
@@ -379,7 +379,10 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", f"{V1}/wants", "What an engine is to start and to hold, once it is another.", _V,
-        _wants, types.WantsOf, query=(("after", "the version that is known", _NUMBER),),
+        _wants, types.WantsOf, query=(
+            ("after", "the version that is known", _NUMBER),
+            ("within", "milliseconds to wait for another one", _NUMBER),
+        ),
     ),
     Endpoint(
         "POST", f"{V1}/grants", "What an engine has started, denied, or queued.", _O, _grants,

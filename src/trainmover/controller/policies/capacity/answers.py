@@ -90,6 +90,7 @@ def noticed(job: Job, event: EngineNoticed) -> Decision:
     if event.kind == NoticeKind.GONE:
         if event.machine in job.machines:
             return job, ()
+        job = replace(job, capacity=replace(job.capacity, words=event.text))
         return give_back(job, event.machine, Returned.LOST, event.at_us)
     if job.spec.notices != "act" or event.machine not in job.machines:
         return job, ()

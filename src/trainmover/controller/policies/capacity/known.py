@@ -34,6 +34,7 @@ class Denial(StrEnum):
     FORBIDDEN = "forbidden"  # no permission
     INVALID = "invalid"  # the request cannot be granted as it is
     UNREACHABLE = "unreachable"  # the scheduler does not answer
+    FAILED = "the last ones never joined"
 
 
 LASTING = frozenset({Denial.FORBIDDEN, Denial.INVALID})
@@ -87,12 +88,14 @@ class Grant:
 
 @dataclass(frozen=True)
 class Capacity:
-    """wanted: number of the newest want; named: of the newest name."""
+    """wanted: number of the newest want; named: of the newest name. words: the last ones of the
+    machine that was gone last before it had joined."""
 
     wants: dict[int, Want] = field(default_factory=dict)
     grants: dict[MachineId, Grant] = field(default_factory=dict)
     wanted: int = 0
     named: int = 0
+    words: str = ""
 
     @property
     def to_come(self) -> int:

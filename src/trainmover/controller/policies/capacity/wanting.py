@@ -12,9 +12,10 @@ and what is to come, so a slow engine is not asked for the same machine again.
 from collections.abc import Iterator
 
 from trainmover.controller.change.seats import other_torch, spare, with_cordon, without_cordon
-from trainmover.controller.effects import Acquire, Decision, Effect, Release
+from trainmover.controller.effects import Acquire, Decision, Effect, Release, end
 from trainmover.controller.policies.capacity.known import (
     Capacity,
+    Denial,
     Grant,
     Need,
     Returned,
@@ -30,6 +31,14 @@ AVOID_US = 300_000_000
 """For which a node is not asked for again that lost a machine: a scheduler may not know yet."""
 KEPT_US = 3_600_000_000
 """For which a returned name is known: who comes by it is let go."""
+FAILED_US, FAILED_US_MAX = 1_000_000, 64_000_000
+"""Before another machine is wanted, where the last ones never joined: doubled for each of them."""
+FAILURES_MAX = 8
+_NONE_JOINS = (
+    "The machines that {} starts end before they join: {}\n"
+    "Nothing was begun; the job has ended.\n"
+    "Mend what their agents say, and start it again."
+)
 _FROM = ("machines", "cordoned", "seats", "keepers", "change", "incidents", "capacity", "phase")
 """Fields of a job that its wants follow from."""
 ASKED = "it goes back to its engine"
@@ -44,6 +53,8 @@ def tend_capacity(job: Job, settled: Job, at_us: int) -> Decision:
     job = _joined(job, at_us)
     job, released = _release(job, at_us)
     job = _without_old_cordons(job)
+    if job.phase is Phase.GATHERING and not job.restarts and _failures(job) >= FAILURES_MAX:
+        return end(job, 1, _NONE_JOINS.format(job.spec.engine, job.capacity.words))
     job, retried = _try_again(job, at_us)
     job, acquired = _acquire(job, at_us)
     return job, (*released, *retried, *acquired)
@@ -236,6 +247,8 @@ def _ask(job: Job, count: int, need: Need, at_us: int, *, standby: bool) -> Deci
         name = MachineId(f"m{named}")
         if name not in job.machines and name not in known.grants:
             names.append(name)
+    failures = _failures(job)
+    retry_us = at_us + min(FAILED_US << failures, FAILED_US_MAX) if failures else 0
     want = Want(
         number=known.wanted + 1,
         names=tuple(names),
@@ -245,9 +258,22 @@ def _ask(job: Job, count: int, need: Need, at_us: int, *, standby: bool) -> Deci
         deadline_us=job.change.until_us if job.change is not None and job.change.missing else 0,
         like=_like(job),
         avoid=_avoided(job, at_us),
+        denied=Denial.FAILED if failures else "",
+        retry_us=retry_us,
+        tries=0 if failures else 1,
     )
     job = _with(job, wanted=want.number, named=named)
-    return with_want(job, want), (_order(want),)
+    return with_want(job, want), () if failures else (_order(want),)
+
+
+def _failures(job: Job) -> int:
+    """Machines in a row that were granted and never joined, the newest ones."""
+    failures = 0
+    for grant in sorted(job.capacity.grants.values(), key=lambda one: -one.granted_us):
+        if grant.joined:
+            break
+        failures += grant.returned in (Returned.LOST, Returned.LATE)
+    return failures
 
 
 def _order(want: Want) -> Acquire:
