@@ -64,6 +64,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         fork_server=None
         if options.fork_server is None
         else ForkServer.inherited(options.fork_server),
+        alone=options.alone,
         run=options.run,
         tls=all_or_none(options.tls_cert, options.tls_key, options.tls_ca),
     )

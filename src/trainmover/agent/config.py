@@ -23,6 +23,7 @@ class AgentConfig:
     kernel_log  what the kernel says, to be looked through; None: nobody does
     rack     what this machine would be lost together with; "": not known
     fork_server  came with us; workers are forked from it, not executed
+    alone    a SIGTERM is about this machine, whatever becomes of the run
     run      process of this host that the whole run lives in; None: not known, or elsewhere
     tls      the job's, which the controller speaks and all that listens here; None: it has none
     """
@@ -43,5 +44,6 @@ class AgentConfig:
     worker: tuple[str, ...] = WORKER_COMMAND
     rack: str = ""
     fork_server: ForkServer | None = None
+    alone: bool = False
     run: int | None = None
     tls: TlsFiles | None = None

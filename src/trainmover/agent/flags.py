@@ -69,6 +69,7 @@ def parser(examples: str = "") -> argparse.ArgumentParser:
     add("--notice-from", choices=ENGINES, default="", help=_NOTICE_FROM)
     add("--kernel-log", type=Path, metavar="FILE", help=_KERNEL_LOG)
     add("--worker", metavar="JSON", help=argparse.SUPPRESS)
+    add("--alone", action="store_true", help=argparse.SUPPRESS)  # a SIGTERM is for no other machine
     add("--fork-server", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--run", type=int, metavar="PID", help=argparse.SUPPRESS)  # so does the job
     add("--parent", type=int, metavar="PID", help=argparse.SUPPRESS)  # ends with it

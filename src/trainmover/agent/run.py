@@ -235,6 +235,9 @@ class Agent:
             self.end(kill=False)
             return
         self._is_terminated = True
+        if self._config.alone:
+            self._end_alone()
+            return
         asyncio.get_running_loop().call_later(STOP_SEEN_S, self._end_unless_stopped)
 
     def interrupted(self) -> None:

@@ -53,7 +53,8 @@ _SCRIPT = """\
 # A machine of trainmover run {run_id}: an agent on this node, until the job or the run is over.
 rack=${{SLURM_TOPOLOGY_ADDR%.*}}
 [ "$rack" != "$SLURM_TOPOLOGY_ADDR" ] || rack=
-exec {agent} --machine "m$SLURM_ARRAY_TASK_ID" --notice {notice} ${{rack:+--rack "$rack"}} "$@"
+exec {agent} --alone --notice {notice} --machine "m$SLURM_ARRAY_TASK_ID" \\
+    ${{rack:+--rack "$rack"}} "$@"
 """
 
 
