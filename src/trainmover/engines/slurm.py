@@ -8,6 +8,7 @@ only the commands are used, with formats that all versions since 20.11 have.
 import getpass
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -208,9 +209,11 @@ def _denied(said: str) -> Denied:
 
 def _called(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """One that does not answer has failed, as one that there is not."""
+    # Where this is in a job itself: that is of the job, and none of those to come.
+    ours = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k == "SLURM_CONF"}
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_S, check=False
+            command, capture_output=True, text=True, timeout=ANSWER_S, check=False, env=ours
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 1, "", f"{command[0]} timed out: {error}")
