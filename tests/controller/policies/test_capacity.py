@@ -22,6 +22,8 @@ from trainmover.controller.policies.capacity.wanting import AVOID_US, FAILURES_M
 from trainmover.controller.state import Phase
 from trainmover.controller.values import replace
 from trainmover.protocol.messages import Interrupt, JobSpec
+from trainmover.server.view.engine import Queued, wants_json
+from trainmover.server.view.waiting import waiting_json
 
 WEEK_S = 7 * 86400
 
@@ -234,3 +236,21 @@ def test_before_the_first_steps_are_recorded_a_job_gathers_again() -> None:
     assert list(names(job)) == ["m2"]
     job, _ = after(job, granted("m2"), joined("m2", standby=True), up("m2"))
     assert (job.phase, job.seats) == (Phase.RUNNING, ("m2",))
+
+
+# --- what people and engines read -----------------------------------------------------------------
+
+
+def test_people_read_since_when_and_in_which_place_a_standby_is_waited_for() -> None:
+    job, _ = after(JOB, lost("m4", at_us=5))
+    (wait,) = waiting_json(job, (), "", 0, 3_000_005, {"m5": Queued(3, "Priority")})
+    assert wait["what"] == "a standby from slurm; m5 is number 3 in the queue (Priority)"
+    assert (wait["since_s"], wait["stands"]) == (3.0, False)
+
+
+def test_an_engine_reads_all_that_it_has_to_know() -> None:
+    job, _ = after(JOB, lost("m4"))
+    known = wants_json(job, 7, 0, over=False)
+    (want,) = known["wants"]
+    assert (want["names"], want["standby"], want["avoid"]) == (["m5"], True, ["n-m4"])
+    assert (known["version"], known["held"]) == (7, ["m1", "m2", "m3"])
