@@ -116,3 +116,21 @@ def test_what_was_drawn_for_a_step_that_was_none_is_no_promise() -> None:
     script.fetch(batches)
     script.draws.check_again(5, Step(1), known)
     assert list(known) == [(5, 1)]
+
+
+def test_a_step_that_was_given_up_may_be_made_again_with_the_same_batches() -> None:
+    """The script has caught what it raised; then all went back, and it raises once more."""
+    known: KnownDraws = {}
+    for _ in range(2):
+        script = Script()
+        batches = script.loop()
+        script.fetch(batches)
+        script.draws.check_again(0, Step(1), known)
+        script.draws.begin_step()
+        script.draws.made_none(0, Step(1), known)
+        script.fetch(batches)
+        script.draws.check_again(0, Step(1), known)
+    script = Script()
+    script.fetch(script.loop(range(7, 9)))
+    with pytest.raises(StateMismatch, match="another batch"):
+        script.draws.check_again(0, Step(1), known)

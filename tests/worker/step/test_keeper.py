@@ -9,7 +9,7 @@ import pytest
 from vaults import TOKEN, Buddies
 
 from trainmover.errors import PeerLost, ProtocolError
-from trainmover.ids import Step
+from trainmover.ids import Epoch, Step
 from trainmover.listeners.sealed_link import HandedOver
 from trainmover.protocol.messages import Row
 from trainmover.worker.keep.script_graph import Changed
@@ -71,6 +71,23 @@ def test_a_new_buddy_has_the_newest_record_at_once(buddies: Buddies, keeper: Kee
     assert keeper.follow(second.address, record(8))
     assert vault.records_held() == {5: [8]}
     assert not keeper.follow(second.address, record(9))
+    assert keeper.safe(cancelled=lambda: False)
+    assert vault.records_held() == {5: [8, 9]}
+
+
+def test_a_record_that_came_too_late_for_its_epoch_is_put_again_in_the_next(
+    buddies: Buddies, keeper: Keeper
+) -> None:
+    vault, server = buddies.make()
+    keeper.epoch = Epoch(1)
+    keeper.follow(server.address, None)
+    vault.fence(2)
+    keeper.put(record(8))
+    asked = iter([False, False, True])
+    assert not keeper.safe(cancelled=lambda: next(asked, True))
+    keeper.epoch = Epoch(2)
+    assert not keeper.follow(server.address, record(8))
+    assert keeper.safe(cancelled=lambda: False)
     assert vault.records_held() == {5: [8]}
 
 

@@ -18,9 +18,21 @@ from trainmover.worker.step.keeper import Moment, RankRecord
 
 _KNOWN_MAX = 10_000
 
-KnownDraws = dict[tuple[int, Step], list[int]]
-"""Of a process: by rank and step the hashes of the batches that were drawn for it. All ranks may go
-back to a cut, and make steps again."""
+
+@dataclass
+class Drawn:
+    """Hashes of the batches that were drawn for one step; of each try that the script gave up, and
+    of the one that it made.
+
+    is_open  the last one was given up: another batch may follow
+    """
+
+    tries: list[list[int]]
+    is_open: bool = False
+
+
+KnownDraws = dict[tuple[int, Step], Drawn]
+"""Of a process, by rank and step. All ranks may go back to a snapshot, and make steps again."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class Draws:
         self._stepped = False
         self._first_in: int | None = None  # Number of the main loop at the first fetch.
         self._place: Place | None = None
+        self._marks = 0  # Made for its step.
         self._hashes: deque[tuple[int, int]] = deque()
 
     @property
@@ -66,7 +79,11 @@ class Draws:
 
     def mark(self, place: Place, rows: list[bytes]) -> RankRecord:
         """The first fetch for a step is about to be made: what a joiner needs now."""
-        self._place = place
+        before, self._place = self._place, place
+        if before is None or before.step != place.step:
+            self._marks = 1
+        elif before.number != place.number:
+            self._marks += 1
         while self._hashes and self._hashes[0][0] < place.number:
             self._hashes.popleft()
         return RankRecord(
@@ -77,11 +94,12 @@ class Draws:
             place.beside,
             place.member,
             groups=place.groups,
+            marks=self._marks,
         )
 
     def stand_at(self, record: RankRecord) -> None:
         """The fetch under way is where the record begins."""
-        self._first_in = None
+        self._first_in, self._marks = None, record.marks
         self._hashes.clear()
         self._place = Place(
             self._loops.fetches,
@@ -99,7 +117,11 @@ class Draws:
         if self._place is None:
             return
         quick = [hashed for at, hashed in self._hashes if at >= self._place.number]
-        if known.setdefault((rank, step), quick) != quick:
+        drawn = known.setdefault((rank, step), Drawn([quick]))
+        if quick not in drawn.tries and drawn.is_open:
+            drawn.tries.append(quick)
+        drawn.is_open = False
+        if quick not in drawn.tries:
             raise StateMismatch(
                 f"For step {step} rank {rank} has drawn another batch than when it made that step "
                 "first.",
@@ -112,7 +134,8 @@ class Draws:
     def made_none(self, rank: int, step: Step, known: "KnownDraws") -> None:
         """The script has caught what the step raised before its gate: what was drawn for it counts
         for none, and the step of that number is made with another batch."""
-        known.pop((rank, step), None)
+        if (drawn := known.get((rank, step))) is not None:
+            drawn.is_open = True
 
     @property
     def rng_before(self) -> bytes:

@@ -122,6 +122,17 @@ class Refusal:
             "change it behind optimizer.step() or between steps, or keep it with job.values(...)",
         )
 
+    def refuse_between(self, own: RankRecord, source: RankRecord) -> None:
+        """Raises StateMismatch if the rank that gives state has made another way between two steps
+        than the lost one had: lines there may have changed what is tracked."""
+        if (own.step, own.marks) != (source.step, source.marks):
+            self._raise(
+                f"rank {self._rank} was lost between two loops, which others had left or not yet "
+                f"come to (at {_iterating()})",
+                "What lines between them change may be changed twice, or not at all.",
+                "nothing by hand: all ranks go back to a snapshot",
+            )
+
     def fails(self, error: StateMismatch) -> NoReturn:
         """Raises it."""
         happened, do = error.happened.rstrip("."), error.do.rstrip(".")

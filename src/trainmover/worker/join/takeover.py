@@ -111,6 +111,8 @@ class Takeover:
         """Set out for where the rank was at that record, to see whether the run would come there
         as the rank did. Nothing of it counts."""
         shadow.refusal.graph = graph_of(record.graph, shadow.lookout.whole)
+        if shadow.refusal.graph is None:  # The rank has begun another whole one since.
+            raise Unwind
         shadow.refusal.is_trial = True
         self.journey = journey_to(shadow, record)
         self.way = self.journey.way
@@ -293,6 +295,9 @@ class Takeover:
     def _way_to(self, taken: Taken, committed: Step) -> Way:
         """Back to the last fetch of the rank; see `keeper` for what is passed over."""
         member = self._member
+        if taken.source != self._rank and taken.header["record"]:
+            given = RankRecord.from_bytes(taken.header["record"])
+            self.shadow.refusal.refuse_between(taken.record, given)
         record = member.deposit.latest = taken.record
         self.shadow.refusal.graph = taken.graph
         member.deposit.samples.go_on_from(taken.samples)

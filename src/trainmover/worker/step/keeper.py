@@ -18,6 +18,8 @@ Record of a rank at a fetch, "how to run step s on another machine":
     graph     of the script: number of the whole one, and what has changed since; see
               `keep/script_graph.py`
     uncarried  what the script holds that no other process can have
+    marks     fetches for this step that a record was made at, this one included: a loop that ends
+              and one that begins behind it each make one
 
 A joiner goes to that fetch, restores the graph, draws the same batch, and makes step s.
 """
@@ -64,6 +66,7 @@ class RankRecord:
     given_up: int = 0
     graph: Changed = NOT_LOOKED_AT
     uncarried: str = ""
+    marks: int = 1
     places: bytes = field(default=b"", compare=False)
 
     def to_bytes(self) -> bytes:
@@ -71,7 +74,8 @@ class RankRecord:
         if not self.places:
             self.places = encode([self.positions, self.beside, self.member, self.groups])
         sample = None if self.sample is None else list(self.sample)
-        further = [sample, self.objects, self.given_up, [*self.graph, self.uncarried]]
+        script = [*self.graph, self.uncarried, self.marks]
+        further = [sample, self.objects, self.given_up, script]
         top = [self.top.rng, self.top.small]
         return _encoder.encode([self.step, msgspec.Raw(self.places), top, self.rows, further])
 
@@ -81,7 +85,7 @@ class RankRecord:
         try:
             step, places, top, rows, further = decode(data)
             positions, beside, member, groups = places
-            sample, objects, given_up, (number, changes, uncarried) = further
+            sample, objects, given_up, (number, changes, uncarried, marks) = further
             for row in rows:
                 row_of(row)
             return RankRecord(
@@ -97,6 +101,7 @@ class RankRecord:
                 int(given_up),
                 Changed(int(number), bytes(changes)),
                 str(uncarried),
+                int(marks),
             )
         except (TypeError, ValueError, LookupError, *MALFORMED) as error:
             raise ProtocolError(f"These bytes are no rank record: {error}.") from error
@@ -142,9 +147,12 @@ class Keeper:
     def follow(self, address: str, latest: RankRecord | None) -> bool:
         """Keep the record at `address` from now on. True if that is another connection than before.
 
-        Raises PeerLost if it cannot be reached, or who is there now is another.
+        It is put again in each epoch: a vault that knew of a newer one before the rank did keeps
+        nothing. Raises PeerLost if it cannot be reached, or who is there now is another.
         """
         if address == self._address and self._client is not None and self._client.alive:
+            if latest is not None:
+                self.put(latest)
             return False
         self.close()
         self._client = self._dialled(address)
