@@ -7,6 +7,7 @@ of a large one, size and digest: it is not copied, but whether it is as it was i
 
 import bisect
 import ctypes
+from collections.abc import Set
 from typing import Any, NamedTuple
 
 import numpy
@@ -119,12 +120,15 @@ class BlockReader:
 class BlockRestorer:
     """Blocks as they are filled: each node takes one range of this process's memory.
 
+    carried  addresses of storages here that somebody else fills: no block with a content takes one
     unlike  sizes of blocks that are not as they were, and were not copied
     missing  sizes of blocks that somebody else carries, and are not here
     """
 
-    def __init__(self, nodes: list[tuple[Any, ...]], objects: dict[int, Any]) -> None:
-        self._nodes, self._objects = nodes, objects
+    def __init__(
+        self, nodes: list[tuple[Any, ...]], objects: dict[int, Any], carried: Set[int]
+    ) -> None:
+        self._nodes, self._objects, self._carried = nodes, objects, carried
         self._storages: dict[int, UntypedStorage] = {}
         self._taken: dict[int, int] = {}
         self.unlike: list[int] = []
@@ -140,6 +144,8 @@ class BlockRestorer:
             content, size = self._content(number)
             owner = self._objects.get(number)
             span = live if owner is None else _span(owner)
+            if owner is None and content is not None and span and span.start in self._carried:
+                span = None
             is_here = span is not None and self._may_take(number, span, size)
             if span is not None and is_here:
                 found = _storage_of(span)

@@ -10,7 +10,7 @@ counts. What cannot be had stays as it is, and is noted.
 import gc
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,13 +42,14 @@ class Restore:
         script: Script,
         before: "Restore | None" = None,
         *,
+        carried: Set[int] = frozenset(),
         with_opaque: bool = True,
         with_left_out: bool = True,
     ) -> None:
         self.script, self.again = script, False
         self._with_left_out = with_left_out
         self._with_opaque = with_opaque
-        self.blocks = BlockRestorer(graph.nodes, graph.objects)
+        self.blocks = BlockRestorer(graph.nodes, graph.objects, carried)
         self.notes: list[str] = []
         self._nodes, self._addresses = graph.nodes, graph.addresses
         self._facts, self._my_facts = graph.facts, facts()
@@ -298,12 +299,14 @@ def restore(
     process: Mapping[str, object] | None = None,
     active: Sequence[object] = (),
     *,
+    carried: Set[int] = frozenset(),
     with_opaque: bool = True,
     with_left_out: bool = True,
 ) -> list[str]:
     """Make this process's script hold what the graph says; returns what could not be restored.
 
     process, active  roots as they were captured, of this process
+    carried          addresses of storages that somebody else fills
     with_opaque      False: opaque objects that are missing here are not noted
     with_left_out    False: nor is memory that somebody else carries
     Raises StateMismatch if the script stands at another place; then nothing was changed.
@@ -322,7 +325,12 @@ def restore(
     try:
         one = None
         for _ in range(_PASSES_MAX):
-            one = Restore(graph, script, one, with_opaque=with_opaque, with_left_out=with_left_out)
+            one = Restore(
+                *(graph, script, one),
+                carried=carried,
+                with_opaque=with_opaque,
+                with_left_out=with_left_out,
+            )
             one.run(graph, frames, process or {}, active)
             if not one.again:
                 break

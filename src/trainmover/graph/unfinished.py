@@ -35,9 +35,8 @@ def unfinished(frames: list[types.FrameType]) -> str:
         for node in _read_before(frame.f_code, frame.f_lasti):
             if not _stays(frame, node):
                 return f"`{ast.unparse(node)}` ({_line_of(frame)})"
-    frame = frames[-1]
-    if (name := _called(frame.f_code, frame.f_lasti)) and _goes_through(frame, name):
-        return f"what `{name}` collects ({_line_of(frame)})"
+        if (name := _called(frame.f_code, frame.f_lasti)) and _goes_through(frame, name):
+            return f"what `{name}` collects ({_line_of(frame)})"
     return ""
 
 
