@@ -65,11 +65,13 @@ from trainmover.worker.data.loader_parts import (
     set_states,
     states_of,
 )
+from trainmover.worker.data.pass_tensors import PassTensors
 from trainmover.worker.data.samples import Samples, ids_of, why_unknown
 from trainmover.worker.data.since import Since
 from trainmover.worker.data.trail import Trail
 
-_OF_PASS = ("epochs", "numbers", "generators", "parts", "rng")
+OF_PASS = ("epochs", "numbers", "generators", "parts", "rng")
+_NONE = encode({})
 _NEVER_DRAW = (range, list, tuple)
 _LOADS_HERE: dict[str, Any] = {
     "num_workers": 0,
@@ -108,6 +110,7 @@ class Batches:
         self._indices: Any = None  # Of the batch taken last.
         self._begin: dict[str, Any] = {}  # Of the pass under way: that part of its positions.
         self._loading: dict[str, Any] = {}  # Generators that load here.
+        self._tensors: PassTensors | None = None  # Of its samplers.
         self._since: Since | None = None  # What others make of its parts in the pass under way.
         self._counted: Counted | None = None  # What its loader's own state is made of.
         self._collectives: Callable[[], int | None] | None = None
@@ -205,6 +208,8 @@ class Batches:
         position |= self._begin
         if self._since is not None and (since := self._since.state()):
             position["since"] = since
+        if self._tensors is not None and (before := self._tensors.changed()):
+            position["tensors"] = encode(before)
         if self._loading:
             position["held"] = states_of(self._loading)
         if self._hashing:
@@ -268,7 +273,7 @@ class Batches:
 
     def close(self) -> None:
         """End what the pass under way holds, loader processes above all."""
-        self._iterator = self._counted = self._since = None
+        self._iterator = self._counted = self._since = self._tensors = None
         self._begin, self._loading = {}, {}
         self._chain, self._last = 0, None
 
@@ -277,6 +282,7 @@ class Batches:
         self._begin = self._before_pass() | {"rng": rng.capture()}
         if self._kind is Kind.STATEFUL:
             self._begin.pop("parts", None)  # The loader's own state has them.
+        self._tensors = PassTensors(self._loader)
         self._calls = None if self._collectives is None else self._collectives()
         if self._keeps_own:
             share(self.over, self._loader)
@@ -375,14 +381,16 @@ class Batches:
             )
 
     def _resume_pass(self, position: dict[str, Any]) -> None:
-        self._begin = {name: position[name] for name in _OF_PASS if name in position}
+        self._begin = {name: position[name] for name in OF_PASS if name in position}
         if "loader" in position:
             self._loader.load_state_dict(decode(position["loader"]))
             self._iterator = iter(self._loader)
             self._note_parts()
         else:
-            self._iterator = self._begun_again()
-            self._pass_over(position)
+            self._tensors = PassTensors(self._loader)
+            with self._tensors.as_begun(decode(position.get("tensors", _NONE))):
+                self._iterator = self._begun_again()
+                self._pass_over(position)
             if self._trail is not None:
                 self._check_trail(position["trail"])
         self._chain, self._last = position.get("chain", 0), position.get("last")

@@ -1,0 +1,38 @@
+"""A pass begins again from the weights that its sampler had, and goes on with those it has."""
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+from trainmover.worker.data.batches import Batches
+
+
+def loader_of(weights: torch.Tensor) -> "DataLoader[tuple[torch.Tensor, ...]]":
+    chance = torch.Generator().manual_seed(3)
+    sampler = WeightedRandomSampler(weights, 12, generator=chance)
+    return DataLoader(TensorDataset(torch.arange(20)), 2, sampler=sampler)
+
+
+def rows(batches: Batches) -> list[list[int]]:
+    return [batch[0].tolist() for batch in batches]
+
+
+def test_weights_that_change_within_a_pass() -> None:
+    theirs = loader_of(torch.ones(20))
+    batches = Batches(theirs, 2)
+    taken = [next(batches)[0].tolist() for _ in range(2)]
+    weights = theirs.sampler.weights
+    weights[:] = torch.arange(20.0)
+    position = batches.position()
+    mine = loader_of(weights.clone())
+    other = Batches(mine, 2)
+    other.resume(position)
+    assert torch.equal(mine.sampler.weights, weights)
+    assert other.position() == position
+    assert rows(other) == rows(batches)
+    assert len(taken) == 2
+
+
+def test_a_position_has_none_where_none_have_changed() -> None:
+    batches = Batches(loader_of(torch.ones(20)), 1)
+    next(batches)
+    assert "tensors" not in batches.position()
