@@ -31,6 +31,7 @@ OTHERS = {
     "_bit_generator": "numpy.random",
     "_builtin_open": "bz2",
     "_current_frames": "sys",
+    "_data": "os.environ",
     "_daemonic": "threading.Thread",
     "_default_context": "multiprocessing.context",
     "_datasource": "numpy.lib",

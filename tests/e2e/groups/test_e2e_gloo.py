@@ -16,7 +16,7 @@ def test_a_move_and_a_kill_on_gloo_keep_the_bits() -> None:
         live.signal_worker("m2")
         await live.incidents_done(2)
 
-    disturbed = run([*STEPS, "--pace", "0.03"], scenario, machines=3, standbys=1, comm="gloo")
+    disturbed = run([*STEPS, "--pace", "0.06"], scenario, machines=3, standbys=1, comm="gloo")
     assert len(disturbed.job.incidents) == 2
     calm = run([*STEPS, "--pace", "0"], machines=3, standbys=0, comm="gloo")
     assert_equal_runs(disturbed, calm)

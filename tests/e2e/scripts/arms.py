@@ -332,7 +332,7 @@ BURDENS = ("steps commit when their function returns", "copied as each step begi
 
 def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
     """Of a run beside an undisturbed one, and why."""
-    place = re.compile(rf"{re.escape(habit.path.name)}(:| line )\d+")
+    place = re.compile(rf"({re.escape(habit.path.name)}|kit\.py)(:| line )\d+")
     beforehand = [text for text in arm.told if place.search(text)]
     if arm.code == 98:
         return Verdict.STUCK, _end(arm)

@@ -25,7 +25,7 @@ def lost_at(step: int, tmp_path: Path, *, seat: int = 1, habit: str = "local", *
 
     arguments = [*ARGUMENTS, "--habit", habit]
     if step < 30:
-        arguments += ["--pace", "0.25", "--hurry", str(hurry)]
+        arguments += ["--pace", "0.4", "--hurry", str(hurry)]
     else:
         arguments += ["--pace", "0.1", "--hurry", str(hurry)]
     return run(arguments, scenario, script=PARTING, **options)  # type: ignore[arg-type]
