@@ -493,9 +493,14 @@ def iterate(iterable: Iterable[Any], /) -> Loop:
 def repeat() -> Turns:
     """Make the iterator of a `while`."""
 
+def left(line: int, /) -> Any:
+    """Tell that the script has left the loop with its header on this line."""
+
 def set_hooks(
     begin: Callable[[Any], object] | None,
     turn: Callable[[Any], object] | None,
+    left: Callable[[int], object] | None,
     retry: type[BaseException],
 ) -> None:
-    """Call `begin` with each loop that begins, `turn` before each turn of a transaction."""
+    """Call `begin` with each loop that begins, `turn` before each turn of a transaction, `left`
+    with the line of each loop that the script leaves."""

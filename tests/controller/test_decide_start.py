@@ -217,7 +217,7 @@ def test_after_a_restart_the_ranks_run_in_a_new_epoch() -> None:
 
 def test_a_restart_says_its_rung_and_why() -> None:
     incident = decide(BEGUN, lost("m2", at_us=9, heard_us=5))[0].incidents[0]
-    assert (incident.rung, incident.why_rung) == (3, "the script has not called attach()")
+    assert (incident.rung, incident.why_rung) == (3, "no training loop was seen yet")
     assert (incident.joiner, incident.ranks) == ("m4", (1,))
     assert incident.marks == {"heard": 5, "detect": 9}
     attached, _ = decide(BEGUN, said("m1", m.Attached(rank=0)))

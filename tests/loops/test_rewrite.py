@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from trainmover.errors import Unwind
 from trainmover.loops.rewrite import LoopSite, rewrite
+from trainmover.loops.turns import set_hooks, set_way_back
 
 SAME = {
     "a docstring and __future__ come first": '''
@@ -305,13 +307,68 @@ def test_rewritten_code_does_what_the_plain_code_does(name: str) -> None:
     assert outcome(rewrite(source.encode(), "<corner>", repeats=False).code) == outcome(plain)
 
 
-def test_without_repeats_bodies_and_whiles_stay_as_they_are() -> None:
-    source = b"for x in (1, 2):\n    y = x\nwhile y < 4:\n    y += 1\n"
-    sites = [rewrite(source, "<kept>", repeats=one).sites for one in (True, False)]
-    assert [[site.kind for site in one] for one in sites] == [["for", "while"], ["for"]]
-    code = rewrite(source, "<kept>", repeats=False).code
+TWO_LOOPS = b"""
+def turns(items, leaves, trace):
+    for item in items:
+        trace.append(item)
+        leaves(item)
+    number = 0
+    while number < 3:
+        number += 1
+        leaves(number)
+    return number
+"""
+
+
+def test_in_live_runs_a_loop_goes_on_behind_an_exception_of_ours() -> None:
+    names: dict[str, Any] = {}
+    code = rewrite(TWO_LOOPS, "<live>", repeats=False).code
     assert code is not None
-    assert {"Retry", "repeat"}.isdisjoint(code.co_names)
+    exec(code, names)
+    asked, left, trace = [], [], []
+
+    def goes_on(frame: Any, line: int) -> bool:
+        asked.append((frame.f_code.co_name, line))
+        return line == 3
+
+    def leaves(number: int) -> None:
+        if number == 2:
+            raise Unwind
+
+    set_hooks(left=left.append)
+    set_way_back(goes_on)
+    try:
+        with pytest.raises(Unwind):
+            names["turns"]([1, 2, 3], leaves, trace)
+    finally:
+        set_hooks()
+        set_way_back(None)
+    assert asked == [("turns", 3), ("turns", 7)]
+    assert (left, trace) == ([3, 7], [1, 2, 3])
+
+
+def test_which_exceptions_end_a_turn_is_asked_as_one_is_raised() -> None:
+    names: dict[str, Any] = {}
+    code = rewrite(TWO_LOOPS, "<live>", repeats=False).code
+    assert code is not None
+    exec(code, names)
+    asked = []
+
+    def ends_turn() -> tuple[type[BaseException], ...]:
+        asked.append("asked")
+        return (KeyError,)
+
+    def leaves(number: int) -> None:
+        if number == 2:
+            raise KeyError(number) if len(asked) < 2 else ValueError(number)
+
+    set_way_back(lambda frame, line: True, ends_turn)
+    try:
+        with pytest.raises(ValueError, match="2"):
+            names["turns"]([1, 2, 2], leaves, [])
+    finally:
+        set_way_back(None)
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("source", ["", "# nothing\n", '"""Text."""\n', "x = 1\n", "\f\n\n"])

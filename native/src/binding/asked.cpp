@@ -188,9 +188,10 @@ void define_asked(nb::module_& m) {
         return given_by_python(result);
     }, "tuple_code"_a, "value"_a.none());
     if (!add_loops(m.ptr())) throw nb::python_error();
-    m.def("set_hooks", [](nb::handle begin, nb::handle turn, nb::handle retry) {
-        set_hooks(begin.is_none() ? nullptr : begin.ptr(), turn.is_none() ? nullptr : turn.ptr(), retry.ptr());
-    }, "begin"_a.none(), "turn"_a.none(), "retry"_a);
+    m.def("set_hooks", [](nb::handle begin, nb::handle turn, nb::handle left, nb::handle retry) {
+        const auto hook = [](nb::handle one) { return one.is_none() ? nullptr : one.ptr(); };
+        set_hooks(hook(begin), hook(turn), hook(left), retry.ptr());
+    }, "begin"_a.none(), "turn"_a.none(), "left"_a.none(), "retry"_a);
 }
 
 }  // namespace tmc

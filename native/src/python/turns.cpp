@@ -25,6 +25,7 @@ struct Loop {
 
 PyObject* begin_hook = nullptr;
 PyObject* turn_hook = nullptr;
+PyObject* left_hook = nullptr;
 PyObject* retry_type = nullptr;
 
 Turns* as_turns(PyObject* self) noexcept { return reinterpret_cast<Turns*>(self); }
@@ -37,6 +38,15 @@ bool call(PyObject* hook, PyObject* loop) {
     Py_DECREF(held);
     Py_XDECREF(result);
     return result != nullptr;
+}
+
+/// Tell that the script has left the loop with its header on this line.
+PyObject* left(PyObject*, PyObject* line) {
+    if (left_hook == nullptr) Py_RETURN_NONE;
+    PyObject* held = Py_NewRef(left_hook);
+    PyObject* result = PyObject_CallOneArg(held, line);
+    Py_DECREF(held);
+    return result;
 }
 
 /// Ask the hook where this loop is a transaction. 1: a turn; 0: the loop has ended; -1: an error.
@@ -276,6 +286,7 @@ PyTypeObject* make_loop_type() {
 }
 
 PyMethodDef functions[] = {{"iterate", iterate, METH_O, nullptr},
+                           {"left", left, METH_O, nullptr},
                            {"repeat", repeat, METH_NOARGS, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
 
@@ -288,11 +299,13 @@ bool add_loops(PyObject* module) {
            PyModule_AddType(module, loop_type) == 0 && PyModule_AddFunctions(module, functions) == 0;
 }
 
-void set_hooks(PyObject* begin, PyObject* turn, PyObject* retry) noexcept {
+void set_hooks(PyObject* begin, PyObject* turn, PyObject* left, PyObject* retry) noexcept {
     Py_XINCREF(begin);
     Py_XINCREF(turn);
+    Py_XINCREF(left);
     Py_XSETREF(begin_hook, begin);
     Py_XSETREF(turn_hook, turn);
+    Py_XSETREF(left_hook, left);
     Py_XSETREF(retry_type, Py_NewRef(retry));
 }
 

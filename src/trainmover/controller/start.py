@@ -258,9 +258,7 @@ def restart(
         return end(job, 1, no_standby(job, cause.text, len(slots)))
     ranks = tuple(rank for slot in slots for rank in job.spec.ranks(slot))
     why = (
-        "the first steps were not recorded yet"
-        if job.attached
-        else "the script has not called attach()"
+        "the first steps were not recorded yet" if job.attached else "no training loop was seen yet"
     )
     new = Incident(
         number=next_number(job),

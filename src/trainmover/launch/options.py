@@ -37,6 +37,7 @@ class RunOptions:
     state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
     fingerprint_every  steps from one comparison of replicas to the next; 0: none
     on_divergence  of replicas: `report` or `replace`
+    auto        whether a script that never names trainmover is served
     watch       whether a rank that stands still is looked for, and replaced
     false_alarms  so many a week are put up with in that
     health      what is done about machines before they take ranks: `off`, `watch` or `act`
@@ -71,6 +72,7 @@ class RunOptions:
     state_bandwidth: int = 0
     fingerprint_every: int = 1000
     on_divergence: str = "report"
+    auto: bool = True
     watch: bool = True
     false_alarms: float = 1.0
     stragglers: str = "watch"
@@ -118,6 +120,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         record=options.record,
         fingerprint_every=options.fingerprint_every,
         on_divergence=options.on_divergence,
+        auto=options.auto,
         watch=options.watch,
         false_alarms=options.false_alarms,
         stragglers=options.stragglers,

@@ -8,6 +8,25 @@ Rewritten code names this module `__tm__`, and uses what stands here.
 """
 
 from trainmover.loops.iterators import twin
-from trainmover.loops.turns import Collector, Retry, Unwind, delegate, goes_on, iterate, repeat
+from trainmover.loops.turns import (
+    Collector,
+    Retry,
+    delegate,
+    ends_turn,
+    goes_on,
+    iterate,
+    left,
+    repeat,
+)
 
-__all__ = ["Collector", "Retry", "Unwind", "delegate", "goes_on", "iterate", "repeat", "twin"]
+__all__ = [
+    "Collector",
+    "Retry",
+    "delegate",
+    "ends_turn",
+    "goes_on",
+    "iterate",
+    "left",
+    "repeat",
+    "twin",
+]

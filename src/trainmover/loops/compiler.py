@@ -47,6 +47,10 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _nothing(line: int, /) -> None:
+    return None
+
+
 @cache
 def teach_dynamo() -> None:
     """Have torch.compile trace rewritten loops like plain ones. Imports Dynamo."""
@@ -56,7 +60,7 @@ def teach_dynamo() -> None:
         (turns.iterate, _traced_loop),
         (turns.repeat, _traced_turns),
     ]
-    replacements += [(turns.delegate, _same), (twin, _same)]
+    replacements += [(turns.delegate, _same), (twin, _same), (turns.left, _nothing)]
     for ours, traced in replacements:
         substitute_in_graph(ours, skip_signature_check=True)(traced)
 

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from trainmover.loops.rewrite import PREFIX, LoopSite
-from trainmover.loops.turns import KINDS, AnyLoop, Collector, Loop, PlainLoop
+from trainmover.loops.turns import KINDS, AnyLoop, Collector
 
 _sites: dict[str, dict[str, LoopSite]] = {}
 
@@ -58,11 +58,17 @@ def current_loop(frame: FrameType | None) -> AnyLoop | None:
     return None
 
 
-def loop_at(frame: FrameType, line: int) -> Loop | PlainLoop | None:
-    """Return the `for` under way in this frame with its header on this line, if there is one."""
-    for one in _loops_in(frame):
-        if one.line == line and isinstance(one.loop, Loop | PlainLoop):
-            return one.loop
+def loop_at(frame: FrameType, line: int) -> AnyLoop | None:
+    """Return the loop under way in this frame with its header on this line, if there is one."""
+    return next((one.loop for one in _loops_in(frame) if one.line == line), None)
+
+
+def frame_of(loop: AnyLoop, frame: FrameType | None) -> FrameType | None:
+    """Return the frame, of this one and its callers, in which a loop is under way."""
+    while frame is not None:
+        if any(one.loop is loop for one in _loops_in(frame)):
+            return frame
+        frame = frame.f_back
     return None
 
 

@@ -18,8 +18,9 @@
                                         [_tm_4.append(E) for T in _tm_4])
     enumerate(IT)                   __tm__.twin(enumerate)(IT); so zip and map
 
-Without repeats, in a live run, the inner try of a `for` is `except __tm__.Unwind: if not
-__tm__.goes_on(LINE): raise`, so that a rank can go back to a snapshot in the loop where it stands.
+Without repeats, in a live run, the inner try is `except __tm__.ends_turn(): if not
+__tm__.goes_on(LINE): raise`, so that a rank can go back in the loop where it stands; and the outer
+one ends with `__tm__.left(LINE)`.
 
 Nothing is analysed, and only the last line looks at names; what they mean is decided as it runs. A
 `try` costs nothing per turn. The outer one lets go of the iterator where a plain loop does: at
@@ -40,7 +41,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from trainmover.loops.iterators import NAMES
 
-VERSION = 2
+VERSION = 3
 """Number of this way to rewrite: code that was kept by another version is not used."""
 
 PREFIX = "_tm_"
@@ -71,8 +72,8 @@ class Rewritten(NamedTuple):
 def rewrite(source: bytes, path: str, *, repeats: bool = True) -> Rewritten:
     """Return the code of a module with its loops rewritten, or its plain code with a reason.
 
-    repeats  a turn can be repeated; False: a `for` can go on where its body was left by `Unwind`,
-             and each `while` stays as it is
+    repeats  a turn can be repeated; False: a loop can go on where an exception of ours has left its
+             body
     """
     rewriter = _Rewriter(repeats=repeats)
     try:
@@ -176,16 +177,27 @@ class _Rewriter(ast.NodeTransformer):
         value = _call("iterate", node.iter)
         header = _place_of_iter(node, node.iter)
         node.iter = _at(ast.NamedExpr(ast.Name(variable, ast.Store()), value), header)
-        again = _method(variable, "again"), "Retry"
-        if not self._repeats:
-            again = _call("goes_on", ast.Constant(header.lineno)), "Unwind"  # type: ignore[attr-defined]
-        node.body = [_guard(*again, node.body, node.body[0])]
-        return _release([variable], node)
+        line: int = header.lineno  # type: ignore[attr-defined]
+        node.body = [self._guard(variable, line, node.body)]
+        return _release([variable], node, left=0 if self._repeats else line)
+
+    def _guard(self, variable: str, line: int, body: list[ast.stmt]) -> ast.stmt:
+        """Return the body of a turn: the loop may go on where an exception of ours has left it.
+
+        line  of the loop's header
+        """
+        if self._repeats:
+            goes_on, left_by = _method(variable, "again"), _ours("Retry")
+        else:
+            goes_on, left_by = _call("goes_on", ast.Constant(line)), _call("ends_turn")
+        is_over = ast.UnaryOp(ast.Not(), goes_on)
+        handler = ast.ExceptHandler(left_by, None, [ast.If(is_over, [ast.Raise()], [])])
+        return _at(ast.Try(body, [handler], [], []), body[0])
 
     def visit_While(self, node: ast.While) -> ast.AST:
         is_constant = isinstance(node.test, ast.Constant)
         never = is_constant and not node.test.value  # type: ignore[attr-defined]
-        if self._scope == CLASS or never or not self._repeats:
+        if self._scope == CLASS or never:
             return self._children(node)
         variable = self._add_site("while", node, node.body)
         self._children(node)
@@ -197,9 +209,9 @@ class _Rewriter(ast.NodeTransformer):
             stop = ast.If(ast.UnaryOp(ast.Not(), node.test), leave, [])
             body = [_at(stop, node.test), *body]
         target = ast.Name(variable, ast.Store())
-        guard = _guard(_method(variable, "again"), "Retry", body, body[0])
+        guard = self._guard(variable, node.lineno, body)
         loop = ast.For(target, _call("repeat"), [guard], node.orelse)
-        return _release([variable], _at(loop, node))
+        return _release([variable], _at(loop, node), left=0 if self._repeats else node.lineno)
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
         if self._scope != FUNCTION:
@@ -293,23 +305,24 @@ class _Rewriter(ast.NodeTransformer):
         self._scope, self._function, self._prefix = outside
 
 
-def _guard(goes_on: ast.expr, left_by: str, body: list[ast.stmt], where: ast.AST) -> ast.stmt:
-    """Return the body of a turn: the loop may go on where an exception of ours has left it."""
-    is_over = ast.UnaryOp(ast.Not(), goes_on)
-    handler = ast.ExceptHandler(_ours(left_by), None, [ast.If(is_over, [ast.Raise()], [])])
-    return _at(ast.Try(body, [handler], [], []), where)
-
-
 def _release(
-    variables: list[str], statement: ast.stmt, cells: frozenset[str] | set[str] = frozenset()
+    variables: list[str],
+    statement: ast.stmt,
+    cells: frozenset[str] | set[str] = frozenset(),
+    *,
+    left: int = 0,
 ) -> ast.stmt:
     """Return the statement, after which these variables are unbound, however it is left.
 
     Variables of closures are only cleared: torch.compile cannot trace how one is unbound.
+
+    left  line of the loop that the statement is, if that is to be told
     """
     clear = ast.Assign([ast.Name(one, ast.Store()) for one in variables], ast.Constant(None))
     rest = [ast.Name(one, ast.Del()) for one in variables if one not in cells]
     final: list[ast.stmt] = [clear, ast.Delete([*rest])] if rest else [clear]
+    if left:
+        final.append(ast.Expr(_call("left", ast.Constant(left))))
     return _at(ast.Try([statement], [], [], final), statement)
 
 

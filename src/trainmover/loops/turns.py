@@ -32,7 +32,9 @@ from trainmover.errors import Unwind
 
 _begin: Callable[[Any], object] | None = None
 _turn: Callable[[Any], object] | None = None
+_left: Callable[[int], object] | None = None
 _goes_on: Callable[[FrameType, int], bool] | None = None
+_ends_turn: Callable[[], tuple[type[BaseException], ...]] | None = None
 
 
 class Retry(BaseException):
@@ -170,11 +172,17 @@ def plain_repeat() -> PlainTurns:
     return PlainTurns()
 
 
+def plain_left(line: int, /) -> None:
+    """Tell that the script has left the loop with its header on this line, however that was."""
+    if _left is not None:
+        _left(line)
+
+
 if TYPE_CHECKING or is_in_c("Turns"):
-    from trainmover._native import Loop, Turns, iterate, repeat
+    from trainmover._native import Loop, Turns, iterate, left, repeat
 else:
     Loop, Turns = PlainLoop, PlainTurns
-    iterate, repeat = plain_iterate, plain_repeat
+    iterate, repeat, left = plain_iterate, plain_repeat, plain_left
 
 KINDS = (Loop, Turns, PlainLoop, PlainTurns)
 """Types of the objects that rewritten loops iterate over."""
@@ -186,31 +194,42 @@ def set_hooks(
     *,
     begin: Callable[[Any], object] | None = None,
     turn: Callable[[Any], object] | None = None,
+    left: Callable[[int], object] | None = None,
 ) -> None:
     """Call the runtime of this process from its loops; without arguments, call nothing.
 
     begin  called with each loop as it begins; may set its attributes
+    left   called with the line of each loop's header, as the script leaves it
     turn   called with a loop before each of its turns, if the loop is a transaction. What it raises
            leaves the loop from its header, so `Retry` reaches the next loop outside.
     """
-    global _begin, _turn
-    _begin, _turn = begin, turn
+    global _begin, _turn, _left
+    _begin, _turn, _left = begin, turn, left
     if is_in_c("Turns"):
-        import_module("trainmover._native").set_hooks(begin, turn, Retry)
+        import_module("trainmover._native").set_hooks(begin, turn, left, Retry)
 
 
-def set_way_back(goes_on: Callable[[FrameType, int], bool] | None) -> None:
-    """Ask the runtime of this process which loop goes on, where `Unwind` has left its body.
+def set_way_back(
+    goes_on: Callable[[FrameType, int], bool] | None,
+    ends_turn: Callable[[], tuple[type[BaseException], ...]] | None = None,
+) -> None:
+    """Ask the runtime of this process which loop goes on, where an exception has left its body.
 
-    goes_on  called with the loop's frame and the line of its header
+    goes_on    called with the loop's frame and the line of its header
+    ends_turn  returns the exceptions of which that is asked, as one is raised; None: `Unwind`
     """
-    global _goes_on
-    _goes_on = goes_on
+    global _goes_on, _ends_turn
+    _goes_on, _ends_turn = goes_on, ends_turn
 
 
 def goes_on(line: int) -> bool:
-    """Return whether the loop with its header on this line goes on behind `Unwind`."""
+    """Return whether the loop with its header on this line goes on with another turn."""
     return _goes_on is not None and _goes_on(sys._getframe(1), line)
+
+
+def ends_turn() -> tuple[type[BaseException], ...]:
+    """Return the exceptions behind which a loop may go on. Asked only as one is raised."""
+    return (Unwind,) if _ends_turn is None else _ends_turn()
 
 
 class Collector:
@@ -274,9 +293,12 @@ __all__ = [
     "Turns",
     "Unwind",
     "delegate",
+    "ends_turn",
     "goes_on",
     "iterate",
+    "left",
     "plain_iterate",
+    "plain_left",
     "plain_repeat",
     "repeat",
     "set_hooks",

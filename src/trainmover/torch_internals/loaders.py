@@ -5,8 +5,10 @@ import gc
 import multiprocessing
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
+from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 _signals: Any = signal_handling
@@ -38,6 +40,18 @@ def yielded(iterator: Any) -> int:
 def pass_of(loader: Any) -> Any:
     """The iterator of the pass that it has begun last and keeps; None: it keeps none."""
     return loader._iterator
+
+
+def iterate_by(make: Callable[[Any, Callable[[Any], Any]], Any]) -> None:
+    """Have `iter(loader)` of torch's DataLoader give what `make` returns, of the loader and of
+    torch's own way to iterate over it."""
+    plain = DataLoader.__iter__
+
+    @wraps(plain)
+    def iterate(loader: Any) -> Any:
+        return make(loader, plain)
+
+    DataLoader.__iter__ = iterate  # type: ignore[method-assign]
 
 
 def call_in_processes(do: Callable[[], object]) -> None:

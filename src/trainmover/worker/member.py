@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -66,8 +66,30 @@ from trainmover.worker.watch.footing import Footing
 class WayBack(Protocol):
     """Rollback in place; see `join/rollback.py`."""
 
+    @property
+    def is_due(self) -> bool: ...
     def fetches(self, frame: FrameType) -> None: ...
+    def goes_on(self, frame: FrameType, line: int) -> bool: ...
     def go_back(self, frame: FrameType) -> bool: ...
+
+
+class LiveStep(NamedTuple):
+    """A step that is under way.
+
+    frame        the script's, that makes it
+    before       copies of what a second try needs
+    groups_made  by the script until it began
+    run_twice    what the script has done since it fetched, and must not do twice; "": nothing
+    is_sure      False: a loop that may be at its end has begun it
+    """
+
+    number: Step
+    function: Callable[..., Any]
+    frame: FrameType
+    before: Before
+    groups_made: Any
+    run_twice: str
+    is_sure: bool
 
 
 class Member:
@@ -88,6 +110,7 @@ class Member:
     begun      the last one that was tried
     in_step    whether one is under way
     passed     whether that has come through its gate
+    is_sure    False: it may be none, see `LiveStep`
     reported   the numbers that it reports
     kinds      of what its step functions give
     own_time   what it takes for its steps itself
@@ -111,6 +134,7 @@ class Member:
         self.calls = self.begun = Step(0)
         self.own_time = OwnTime(groups.waits, lambda: self.gate.peers())
         self.in_step = self.passed = self.over = self.comes_to_gate = False
+        self.is_sure = True
         self.declared: list[str] = []
         self.rollback: WayBack | None = None
         self._calls_at_fetch: int | None = None
@@ -228,15 +252,43 @@ class Member:
         """
         if self.in_step:
             return function(*args, **kwargs)
-        step = Step(self.calls + 1)
+        frame = sys._getframe(1)
+        step = self.begin_step(function, args, kwargs, frame)
+        self.script_graph.begin_step(frame, [args, kwargs])
+        while True:
+            try:
+                result = self._attempt(step, args, kwargs)
+                break
+            except Retry:
+                self.begin_again(step)
+            except (Exception, SystemExit):
+                self.make_none(step)
+                raise
+        self.end_step(step)
+        if self.recording.recorder is not None and self.recording.is_open:
+            self.kinds.note(self.reported.code, result)
+        return result
+
+    def begin_step(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        frame: FrameType,
+        *,
+        is_sure: bool = True,
+    ) -> LiveStep:
+        """Begin a step: copy what a second try would need.
+
+        frame: the script's, that makes it. is_sure: as in `LiveStep`
+        """
+        number = Step(self.calls + 1)
         run_twice = self._run_twice()
         if run_twice and self.boundary.tainted():
-            self.cut_short.cannot_run_again(step, run_twice)
+            self.cut_short.cannot_run_again(number, run_twice)
         self.boundary.settle()
-        self.draws.check_again(self.rank, step, self._known_draws)
+        self.draws.check_again(self.rank, number, self._known_draws)
         self._settle_mode()
-        frame = sys._getframe(1)
-        self.script_graph.begin_step(frame, [args, kwargs])
         before = Before.take(
             self.tracked,
             args,
@@ -248,39 +300,32 @@ class Member:
         if self._graphs.of is not self.tracked.modes:
             self._graphs = Graphs(self.tracked)
         if self._graphs.kept:
-            self._graphs.check(step, before.small)
+            self._graphs.check(number, before.small)
         groups_made = groups.begin_step()
         self.updates.begin_step()
-        while True:
-            try:
-                result = self._attempt(step, function, args, kwargs)
-                break
-            except Retry:
-                self.reported.abort(at_gate=self.comes_to_gate)
-                groups.await_empty_device()
-                self.snapshots.finish()
-                groups.roster.disown(groups_made)
-                common = self.tracked.in_common()
-                if why := self.updates.put_back() or before.why_not() or run_twice:
-                    self.cut_short.cannot_run_again(step, why)
-                try:
-                    before.restore(self.tracked)
-                except StateMismatch as error:
-                    self.cut_short.cannot_run_again(step, error.happened.rstrip("."))
-                if why := self.script_graph.put_back(frame):
-                    self.cut_short.cannot_run_again(step, why)
-                if why := parted(common, self.tracked.in_common()):
-                    self.cut_short.cannot_run_again(step, f"{why}, and had it no more: keep copies")
-                self.updates.begin_again()
-                self.boundary.settle()
-                self._settle_mode()
-            except (Exception, SystemExit):
-                self._raised_in_step(step)
-                raise
-        self._after_step(step)
-        if self.recording.recorder is not None and self.recording.is_open:
-            self.kinds.note(self.reported.code, result)
-        return result
+        return LiveStep(number, function, frame, before, groups_made, run_twice, is_sure)
+
+    def begin_again(self, step: LiveStep) -> None:
+        """Put back what an aborted try has changed. Raises Unwind where all ranks go back to a
+        snapshot, also because that cannot be done here."""
+        self.reported.abort(at_gate=self.comes_to_gate)
+        groups.await_empty_device()
+        self.snapshots.finish()
+        groups.roster.disown(step.groups_made)
+        common = self.tracked.in_common()
+        if why := self.updates.put_back() or step.before.why_not() or step.run_twice:
+            self.cut_short.cannot_run_again(step.number, why)
+        try:
+            step.before.restore(self.tracked)
+        except StateMismatch as error:
+            self.cut_short.cannot_run_again(step.number, error.happened.rstrip("."))
+        if why := self.script_graph.put_back(step.frame):
+            self.cut_short.cannot_run_again(step.number, why)
+        if why := parted(common, self.tracked.in_common()):
+            self.cut_short.cannot_run_again(step.number, f"{why}, and had it no more: keep copies")
+        self.updates.begin_again()
+        self.boundary.settle()
+        self._settle_mode()
 
     def _run_twice(self) -> str:
         """What the script has done since it fetched for this step, and must not be done again: a
@@ -303,23 +348,10 @@ class Member:
             self.boundary.settle()
         self.updates.mode_settled()
 
-    def _attempt(self, step: Step, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        self.draws.begin_step()
-        self.calls = self.begun = step
-        self._calls_at_try = groups.calls
-        self.updates.try_step(step)
-        self.deposit.samples.look_ahead(step)
-        self.recording.begin_step()
-        self.later_steps.begin_step(step)
-        self.reported.begin(function)
-        self.passed, self.in_step, self.comes_to_gate = False, True, False
-        self.cut_short.begin_try()
-        self.say_if_past_end(step)  # From here on the control thread says it.
-        self.footing.enter(function)
+    def _attempt(self, step: LiveStep, args: Any, kwargs: Any) -> Any:
+        self.enter_try(step)
         try:
-            if self.drills.planned:
-                self.drills.at("compute", step)
-            result = function(*args, **kwargs)
+            result = step.function(*args, **kwargs)
             self.reported.returned(result)
             if not self.passed:
                 self.pass_gate(returned=True)
@@ -327,19 +359,52 @@ class Member:
         except Exception as error:
             if means_lost_device(error):
                 groups.device_lost(error)
-            if self.passed or groups.differed is not None or not self.boundary.soon_tainted():
+            if not self.may_be_misled:
                 raise
-            self.gate.await_verdict(step)  # Garbage made it raise: an abort, never a commit.
-            raise StateMismatch(
-                f"Step {step} was ordered to commit although rank {self.rank} had not computed it.",
-                means="The job must not go on with this rank.",
-                do="Please report this with the job's journal.",
-            ) from None
+            self.await_abort(step.number)  # Garbage made it raise: an abort, never a commit.
         finally:
-            self.in_step = False
-            self.footing.leave()
-            self.updates.end_try()
-            self.later_steps.end_try()
+            self.leave_try()
+
+    def enter_try(self, step: LiveStep) -> None:
+        """The script is about to make a step, for the first time or again."""
+        self.draws.begin_step()
+        self.calls = self.begun = step.number
+        self._calls_at_try = groups.calls
+        self.updates.try_step(step.number)
+        self.deposit.samples.look_ahead(step.number)
+        self.recording.begin_step()
+        self.later_steps.begin_step(step.number)
+        self.reported.begin(step.function)
+        self.passed, self.in_step, self.comes_to_gate = False, True, False
+        self.cut_short.begin_try()
+        self.is_sure = step.is_sure
+        if not step.is_sure:
+            groups.on_call = lambda: self._makes_sure(step.number)
+        self.say_if_past_end(step.number)  # From here on the control thread says it.
+        self.footing.enter(step.function)
+        if self.drills.planned:
+            self.drills.at("compute", step.number)
+
+    def leave_try(self) -> None:
+        """The script has made it, or is out of it."""
+        self.in_step = False
+        self.footing.leave()
+        self.updates.end_try()
+        self.later_steps.end_try()
+
+    @property
+    def may_be_misled(self) -> bool:
+        """Whether an exception of the script's may come of what drained collectives gave."""
+        return not self.passed and groups.differed is None and self.boundary.soon_tainted()
+
+    def await_abort(self, step: Step) -> NoReturn:
+        """Raises Retry once the controller has aborted the step."""
+        self.gate.await_verdict(step)
+        raise StateMismatch(
+            f"Step {step} was ordered to commit although rank {self.rank} had not computed it.",
+            means="The job must not go on with this rank.",
+            do="Please report this with the job's journal.",
+        )
 
     def enter_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Called before every `optimizer.step()`."""
@@ -397,8 +462,11 @@ class Member:
             come_through=lambda: groups.come_through(self.boundary.tainted),
         )
 
-    def _after_step(self, step: Step) -> None:
+    def end_step(self, step: LiveStep) -> None:
         """It is committed, and over."""
+        self._after_step(step.number)
+
+    def _after_step(self, step: Step) -> None:
         values = self.reported.numbers()
         if self.reported.again:
             self.reported.committed()
@@ -447,14 +515,15 @@ class Member:
             record=self.recording.kept.nbytes,
         )
 
-    def _raised_in_step(self, step: Step) -> None:
-        """The script may catch it: a step that has committed counts, another was none."""
+    def make_none(self, step: LiveStep) -> None:
+        """The script has left a step by an exception, which it may catch. One that has committed
+        counts, another was none."""
         if self.passed:
-            self._after_step(step)
+            self._after_step(step.number)
         else:
             self.gate.given_up += groups.calls != self._calls_at_try
-            self.calls = Step(step - 1)
-            self.draws.made_none(self.rank, step, self._known_draws)
+            self.calls = Step(step.number - 1)
+            self.draws.made_none(self.rank, step.number, self._known_draws)
 
     def say_if_past_end(self, step: Step) -> None:
         """Tell the controller if the script of another rank ended before `step`.
@@ -463,8 +532,13 @@ class Member:
         that whoever is first sees what the other has written.
         """
         ending = self.standing.ending
-        if ending is not None and step > ending:
+        if self.is_sure and ending is not None and step > ending:
             self.say(WentOn(rank=self.rank, step=step))
+
+    def _makes_sure(self, step: Step) -> None:
+        """The step has made a collective: it is more than the end of a loop."""
+        groups.on_call, self.is_sure = None, True
+        self.say_if_past_end(step)
 
     def report(self, values: dict[str, float | Tensor]) -> None:
         """Values of the step under way. Raises UserError outside a step or after its commit."""

@@ -22,7 +22,7 @@ from trainmover.descriptors import raise_limit
 from trainmover.escaping import one_line
 from trainmover.lifeline import STACK_SIGNAL, end_quickly
 from trainmover.listeners.dial import dial_in_tls
-from trainmover.protocol.messages import JobSpec, Warned, WorkerUp
+from trainmover.protocol.messages import JobSpec, WorkerUp
 from trainmover.sandbox.process import modules
 from trainmover.state.kinds.modules.modes import watch_wrappers
 from trainmover.state.kinds.modules.registered import registered
@@ -36,6 +36,8 @@ from trainmover.torch_internals.distributed.ddp import watch_buckets
 from trainmover.torch_internals.watching.aliases import aliases
 from trainmover.version import VERSION
 from trainmover.worker import api
+from trainmover.worker.auto.loaders import wrap_loaders
+from trainmover.worker.auto.loop import watch_backward
 from trainmover.worker.control import Control
 from trainmover.worker.join.regroup import know_groups
 from trainmover.worker.keep.snapshots import Snapshots
@@ -76,8 +78,9 @@ def main() -> None:
     groups.on_device_lost = _end_with_device
     groups.choose(station.spec.comm, station.token, station.spec.gpu_comm)
     control = Control(station)
-    _hook_optimizers(station, control)
     runs = Runs(station, control)
+    _hook_optimizers(runs, control)
+    wrap_loaders()
     modules.ours_are_loaded()
     api.on_attach(runs.attached)
     sys.path[0] = ""
@@ -168,29 +171,14 @@ def _watch(station: Station, control: Control) -> None:
         watch.start()
 
 
-_UNATTACHED = (
-    "the script trains and has not called trainmover.attach(): nothing is protected, and a lost "
-    "machine starts it again from nothing. Call attach(), track() and step as in examples/gpt.py"
-)
-
-
-def _hook_optimizers(station: Station, control: Control) -> None:
-    """The gate is the pre-hook of the first outermost `optimizer.step()` of a step.
-
-    A script that trains and has not attached is told at once that nothing is protected.
-    """
-    told = False
+def _hook_optimizers(runs: Runs, control: Control) -> None:
+    """The gate is the pre-hook of the first outermost `optimizer.step()` of a step."""
 
     def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        nonlocal told
-        member = control.member
-        if member is None:
-            return
-        if not told and not api.attached():
-            told = True
-            if member.rank == 0:
-                station.link.say(Warned(rank=member.rank, text=_UNATTACHED))
-        member.enter_update(optimizer)
+        if runs.auto is not None:
+            runs.auto.before_update(optimizer)
+        if control.member is not None:
+            control.member.enter_update(optimizer)
 
     def after(*_: object) -> None:
         if control.member is not None:
@@ -198,3 +186,4 @@ def _hook_optimizers(station: Station, control: Control) -> None:
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
+    watch_backward(lambda one: None if runs.auto is None else runs.auto.before_backward(one))

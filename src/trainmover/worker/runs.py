@@ -45,6 +45,7 @@ from trainmover.sandbox.recorder import Recorder
 from trainmover.state import rng
 from trainmover.torch_internals.distributed.c10d import HashStore, PrefixStore
 from trainmover.worker import api
+from trainmover.worker.auto.loop import Auto
 from trainmover.worker.control import Control
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.rollback import InPlace, Orders, Rollback
@@ -65,11 +66,19 @@ UNATTACHED_GRACE_S = 3.0
 """A script that never attached raises when a peer dies; the machine's loss is known by then."""
 REASON_GRACE_S = 10.0
 """For another worker of the machine to say why it has left the run."""
+_NO_LOOP = (
+    "the script trains in no loop that could be rewritten, and has not called "
+    "trainmover.attach(): nothing is protected, and a lost machine starts it again from nothing. "
+    "Train in a loop of a file, or call attach(), track() and step as in examples/gpt.py"
+)
 _DESERTED = "another worker of this machine has left the sandbox without saying why"
 
 
 class Runs:
-    """What the main thread does. `go_on` returns when the process is to exit."""
+    """What the main thread does. `go_on` returns when the process is to exit.
+
+    auto  sees to a script that never names trainmover, while one runs
+    """
 
     def __init__(self, station: Station, control: Control) -> None:
         self._station = station
@@ -86,6 +95,7 @@ class Runs:
         self._opened = Opened(self._isolation.overlay)
         self._told: set[str] = set()
         self._has_left = False  # The rank's place, while its script runs on.
+        self.auto: Auto | None = None
 
     def go_on(self) -> None:
         """Do as told until told to exit."""
@@ -104,6 +114,8 @@ class Runs:
 
     def attached(self) -> None:
         """Called when the script attaches."""
+        if self.auto is not None:
+            self.auto.attached()
         member = self._control.member
         if member is not None and not member.is_shadow:
             self._say(Attached(rank=member.rank))
@@ -340,11 +352,15 @@ class Runs:
 
     def _run(self, member: Member, joiner: Joiner | None = None) -> Ended:
         api.serve(joiner or member)
+        self._may_train_by_itself(member, joiner)
         self._station.termination.watch()
         self._isolation.snapshot("" if self._spec.module else self._spec.argv[0])
         rng.seed_as(self._spec.seed, member.rank)
         with self._sandbox(joiner) if joiner is not None else nullcontext():
             ended = run_script(self._spec.argv, module=self._spec.module)
+        if self.auto is not None:
+            self.auto.end()
+            self.auto = None
         if ended.killed:
             end_as_lost(ended.killed)
         if ended.device:
@@ -374,6 +390,21 @@ class Runs:
         if written and written not in self._told:
             self._told.add(written)
             self._say(Warned(rank=rank, text=written))
+
+    # --- scripts that never name trainmover -------------------------------------------------------
+
+    def _may_train_by_itself(self, member: Member, joiner: Joiner | None) -> None:
+        if not self._spec.auto:
+            return
+        shadow = None if joiner is None else joiner.shadow
+        self.auto = Auto(member, joiner or member, shadow, self._tell_of_no_loop)
+        self.auto.begin()
+
+    def _tell_of_no_loop(self) -> None:
+        member = self._control.member
+        if member is not None and member.rank == 0 and _NO_LOOP not in self._told:
+            self._told.add(_NO_LOOP)
+            self._say(Warned(rank=member.rank, text=_NO_LOOP))
 
     # --- rollback in place ------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ def parse(argv: list[str]) -> RunFlags:
         state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
         fingerprint_every=flag_values.at_least(0, flags.fingerprint_every, "--fingerprint-every"),
         on_divergence=flag_values.on_divergence(flags.on_divergence),
+        auto=not flags.no_auto,
         watch=not flags.no_watch,
         false_alarms=flag_values.false_alarms(flags.false_alarms),
         stragglers=flag_values.stragglers(flags.stragglers),

@@ -85,6 +85,7 @@ _RESUME_HELP = "go on from the newest checkpoint in this folder; auto: in --chec
 _FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
 _DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
 _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
+_NO_AUTO_HELP = "serve only scripts that name trainmover: no loop is a training loop by itself"
 _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
 _HEALTH_HELP = "before a machine takes ranks: off, watch (measure it), act (keep out who fails)"
 _STRAGGLERS_HELP = "machines that are slower than others: watch for them, act (move), or off"
@@ -207,6 +208,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
     add("--resume", type=Path, metavar="DIR|auto", help=_RESUME_HELP)
     one_of("--on-divergence", ON_DIVERGENCE, _DIVERGENCE_HELP)
+    add("--no-auto", action="store_true", help=_NO_AUTO_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)
     one_of("--stragglers", STRAGGLERS, _STRAGGLERS_HELP)

@@ -16,6 +16,7 @@ from trainmover.graph.kinds import code, containers, iterators, loop, memory, st
 from trainmover.graph.kinds.assembled import ASSEMBLED
 from trainmover.graph.kinds.handle import Handle, is_handle
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind
+from trainmover.graph.kinds.positioned import PositionedIterator, is_positioned
 from trainmover.graph.kinds.stateful import STATEFUL
 from trainmover.graph.nodes import Path
 from trainmover.state.class_caches import cached_by_class
@@ -48,7 +49,7 @@ _ALL: tuple[Kind, ...] = (
     *(containers.Error(), containers.Member(), containers.Data()),
     *(code.Function(), code.Cell(), code.Partial(), code.Class(), code.Module(), code.Code()),
     *(iterators.Iterator(), iterators.Generator(), loop.LoopIterator()),
-    *(loop.Twin(), Handle()),
+    *(loop.Twin(), Handle(), PositionedIterator()),
     *(memory.StridedTensor(), memory.SparseTensor(), memory.ShardedTensor()),
     *(memory.ScriptedModule(), memory.Array(), memory.ObjectArray()),
     *(stateful.BitGenerator(), stateful.SeedSequence()),
@@ -112,7 +113,7 @@ def _tensor_kind(obj: Any) -> Kind:
 
 @cached_by_class
 def _kind_of_type(cls: Any) -> Kind:
-    name = "handle" if is_handle(cls) else _BY_TYPE.get(cls)
+    name = "handle" if is_handle(cls) else "positioned" if is_positioned(cls) else _BY_TYPE.get(cls)
     if name is None:
         name = next((name for base, name in _BY_BASE if issubclass(cls, base)), None)
     if name is not None:

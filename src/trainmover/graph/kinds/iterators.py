@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmover.graph import frames
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, Refs, is_same_part, item
+from trainmover.graph.kinds.positioned import is_positioned
 from trainmover.graph.nodes import Path, Ref
 from trainmover.graph.script import CodeKey, code_key
 from trainmover.loops.turns import KINDS
@@ -235,7 +236,7 @@ def _held_iterators(generator: Any, values: dict[str, Any]) -> list[Any]:
     found: dict[int, Any] = {}
     for one in gc.get_referents(generator):
         kind = type(one)
-        hidden = kind in TYPES or kind is types.GeneratorType
+        hidden = kind in TYPES or kind is types.GeneratorType or is_positioned(kind)
         if kind in _LOOPS or (hidden and id(one) not in variables):
             found[id(one)] = one
     return [*found.values()]

@@ -62,6 +62,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     resume           what the job goes on from; None: from the beginning
     script           xxh3-128 of the script's text, "" where that is no file
     python           version of Python
+    auto             a script that never names trainmover is served by its training loop
     seed             of what the script draws unseeded, with the rank: see `state/rng.py`
     hash_seed        of Python's hashes, PYTHONHASHSEED of all workers: in which order they go
                      through a set of strings; "": each as it likes
@@ -79,6 +80,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     restarts_max: int = 3
     readiness: str = "held"
     record: str = "moments"
+    auto: bool = True
     engine: str = ""
     wait_s: int = 0
     patience_s: float = PATIENCE_S

@@ -59,8 +59,9 @@ class Unattached:
         if not self._told:
             return ""
         return (
-            f"not protected: in {UNATTACHED_S:.0f} s trainmover.attach() was not called, "
-            "and until it is a lost machine starts it again from nothing"
+            f"not protected: in {UNATTACHED_S:.0f} s no training loop was seen, and "
+            "trainmover.attach() was not called; until then a lost machine starts it again from "
+            "nothing"
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
 from trainmover.loops.place import loop_at
+from trainmover.loops.turns import Loop, PlainLoop
 from trainmover.protocol.messages import Bind, Parked
 from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state.arrangement import Arrangement, check
@@ -103,18 +104,19 @@ class Rollback:
         line  of its header. False: it does not
         """
         at, code = self._fetched.get(id(frame), -1), frame.f_code
-        if not self._is_due or at < 0 or code.co_code[at] != _ASKS_FOR_NEXT:
+        if not self.is_due or at < 0 or code.co_code[at] != _ASKS_FOR_NEXT:
             return False
         loop = loop_at(frame, line)
         lines = (of for begin, end, of in code.co_lines() if begin <= at < end)
-        if loop is None or next(lines, None) != line:
+        if not isinstance(loop, Loop | PlainLoop) or next(lines, None) != line:
             return False
         self._went_back = False
         loop.iterator = _NextFetch(loop, lambda: self._went_back)
         return True
 
     @property
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
+        """Whether this rank goes back, as far as it knows."""
         member = self._member
         is_live = not member.is_shadow and not member.over and member.recording.recorder is None
         return self._is_possible and is_live and member.standing.goes_back
@@ -124,7 +126,7 @@ class Rollback:
 
         frame: the script's innermost one. Raises Unwind if the script is to be left.
         """
-        if not (self._is_due and self._stands_there(frame)):
+        if not (self.is_due and self._stands_there(frame)):
             return False
         member = self._member
         member.snapshots.finish()
@@ -143,6 +145,8 @@ class Rollback:
         header = decode(snapshot.header)
         record, graph = in_header(header)
         if graph is None or keeps_casts() or record.groups != groups.roster.listed():
+            return False
+        if record.uncarried or member.script_graph.uncarried:  # Nor can this process put it back.
             return False
         if not self._is_in_loops_of(record) or not self._is_arranged_as(header):
             return False

@@ -122,14 +122,8 @@ class Shadow:
 
     def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """One shadow step. Raises StateMismatch behind the last that is recorded."""
-        if self.is_done:
-            raise _no_fetch(self.member.rank, self.recorded)
-        self.unwind_if_over()
-        self.steps += 1
         member = self.member
-        member.calls = Step(self.steps)
-        member.reported.begin(function)
-        self.replayer.begin_step()
+        self._count_step(function)
         frame = sys._getframe(1)
         self.repeat.begin_step()
         if 1 < self.steps == self.recorded and self.repeat.is_possible:
@@ -140,9 +134,7 @@ class Shadow:
             with self.repeat.looking():
                 result = function(*args, **kwargs)
         except (Exception, SystemExit):
-            if not member.updated:  # As in a live run: if the script goes on, it was no step.
-                self.steps -= 1
-                member.calls = Step(self.steps)
+            self._count_none()
             raise
         finally:
             member.in_step = False
@@ -152,6 +144,33 @@ class Shadow:
         self.number = float("nan") if number is None else number
         member.kinds.note(member.reported.code, result)
         return result
+
+    def enter_step(self, function: Any) -> None:
+        """The script is about to make a step. Raises StateMismatch behind the last recorded."""
+        member = self.member
+        self._count_step(function)
+        member.in_step, member.passed, member.updated = True, False, False
+
+    def leave_step(self) -> None:
+        """It has made it, or has left it without an update."""
+        self.member.in_step = False
+        self.replayer.end_step()
+        self._count_none()
+
+    def _count_step(self, function: Callable[..., Any]) -> None:
+        if self.is_done:
+            raise _no_fetch(self.member.rank, self.recorded)
+        self.unwind_if_over()
+        self.steps += 1
+        self.member.calls = Step(self.steps)
+        self.member.reported.begin(function)
+        self.replayer.begin_step()
+
+    def _count_none(self) -> None:
+        """As in a live run: if the script goes on behind a step without an update, it was none."""
+        if not self.member.updated:
+            self.steps -= 1
+            self.member.calls = Step(self.steps)
 
     def take_next(self, batches: Batches) -> Any:
         """The next batch of the loop just entered. No record says where that stands: ask it."""

@@ -137,6 +137,7 @@ class ScriptGraph:
         self._is_begun = self._is_over = False
         self.coverage = NO_COVERAGE
         self._why_over = self._compiled = self._alike = self._written = self._unfinished = ""
+        self._without_place = ""
         self._large: dict[int, tuple[weakref.ref[Any], int, int]] = {}
         self._fetches = 0
 
@@ -173,7 +174,13 @@ class ScriptGraph:
         """What no other process can have, and why, for people; "": nothing."""
         if self._unfinished:
             return f"{self._unfinished} lies on a stack while the script fetches"
-        return self._why_over or self._compiled or self._alike or self._written
+        return (
+            self._why_over or self._compiled or self._alike or self._written or self._without_place
+        )
+
+    def is_without_place(self, source: str) -> None:
+        """Name what the script draws from in its training loop, and whose place nobody can tell."""
+        self._without_place = source
 
     def put_back(self, frame: types.FrameType) -> str:
         """Have the script hold what it held as the step began. Returns what could not be put back,
@@ -334,7 +341,10 @@ class ScriptGraph:
         try:
             frames = self._frames(frame)
             notes = restore(
-                *(graph, frames, self._script, roots), with_opaque=False, with_left_out=has_state
+                *(graph, frames, self._script, roots),
+                carried={*self._storages()},
+                with_opaque=False,
+                with_left_out=has_state,
             )
         except StateMismatch:
             return None

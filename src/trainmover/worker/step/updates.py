@@ -36,6 +36,7 @@ class Updates:
     undo     what those of the step under way have changed
     changes  of bulk state before their gate
     distrust  see `Unseen`
+    commits_at_return  steps may do so, and be undone: False where their end is not known
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Updates:
         self._step = Step(0)
         self._count_before = 0
         self._depth = 0
+        self.commits_at_return = True
         self._undoes = False  # The step under way commits at its return.
         self._told_undo = self._told_gradients = self._told_aliases = False
 
@@ -174,6 +176,10 @@ class Updates:
         return [] if self._unseen.any else self.changes.of_updates(self._tracked, tensors)
 
     @property
+    def _keeps_gradients(self) -> bool:
+        return any(gradients.kept_bytes for gradients in self._tracked.gradients)
+
+    @property
     def any_in_step(self) -> bool:
         """Whether the newest step has made one."""
         return self.count > self._count_before
@@ -196,7 +202,7 @@ class Updates:
         self.count += 1
         if not in_step:
             return False
-        if passed and any(gradients.kept_bytes for gradients in self._tracked.gradients):
+        if passed and self.commits_at_return and self._keeps_gradients:
             self._gate.undo_wanted = True  # The record from the gate is old behind a second update.
         if self._depth == 1:
             self._spend_gradients(optimizer)
@@ -228,7 +234,7 @@ class Updates:
         if self._calls_at_gate in (-1, groups.calls):
             return
         self._calls_at_gate = -1
-        if not self._gate.undo_wanted:
+        if self.commits_at_return and not self._gate.undo_wanted:
             self._gate.undo_wanted, self._because = True, _COLLECTIVES
 
     # --- what it costs ----------------------------------------------------------------------------
