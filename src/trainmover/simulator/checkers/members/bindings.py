@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
-from trainmover.controller.state import Change, Job
+from trainmover.controller.state import Change, Job, Phase
 from trainmover.ids import Slot
 from trainmover.protocol.messages import Bind
 from trainmover.simulator.happenings import Decided, Violation
@@ -21,6 +21,8 @@ class Bindings:
 
     def decided(self, moment: Decided) -> None:
         change = moment.after.change
+        if change is None and moment.after.phase is Phase.STARTING:
+            return  # It was given up at once, for a start of all from nothing.
         if change is not None:
             joiners = [*change.joiners.values(), *change.hedges.values()]
             if len(set(joiners)) != len(joiners):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainmover.controller.effects import Send
-from trainmover.controller.state import Change, Job, Kind, Machine
+from trainmover.controller.state import Change, Job, Kind, Machine, Phase
 from trainmover.ids import MachineId, Rank
 from trainmover.protocol import messages as m
 from trainmover.simulator.happenings import Decided, Violation
@@ -38,6 +38,8 @@ class Places:
                 case m.Prepare(early=early):
                     for rank, source in early.items():
                         _is_at(job, rank, source)
+                case m.Bind() if change is None and job.phase is Phase.STARTING:
+                    pass  # Its change was given up at once, for a start of all from nothing.
                 case m.WarmUp(slot=slot) | m.Hold(slot=slot) | m.Bind(slot=slot):
                     _finds_records(job, [*job.spec.ranks(slot)], order.records)
                 case m.Examine(peers=peers):

@@ -167,9 +167,9 @@ class Whole:
 
     def _is_of_now(self, job: Job, machine: MachineId, order: m.Order) -> None:
         """It carries the epoch of the change under way, or of the one that is over with it; another
-        may have overtaken that at once."""
+        may have overtaken that at once, or a start of all from nothing."""
         change, here = job.change, job.machines[machine]
-        newest = change.epoch if change is not None else job.epoch
+        newest = change.epoch if change is not None else job.epoch_last
         if isinstance(order, OF_A_CHANGE) and not job.epoch < order.epoch <= newest:
             raise Violation(f"{machine} is told {order}, and the change is {change}")
         match order:
