@@ -36,6 +36,7 @@ from trainmover.worker.auto import loaders
 from trainmover.worker.auto.found import found
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.member import LiveStep, Member
+from trainmover.worker.step.given import LOSS
 
 
 class ShadowSteps(Protocol):
@@ -135,8 +136,15 @@ class Auto:
         if not self._loop:
             active = active_loops(innermost(sys._getframe(1)))
             self._at_backward = {(id(one.loop), one.loop.turn_count) for one in active}
-        elif self._member.in_step and not self._member.passed and _is_number(tensors):
-            self._runtime.report({"loss": tensors})
+        elif self._reports(tensors):
+            self._runtime.report({LOSS: tensors})
+
+    def _reports(self, tensors: Any) -> bool:
+        """Whether these are the step's loss: the number that its first backward pass begins from,
+        which comes out again where the step is made again."""
+        member = self._member
+        is_first = member.in_step and not member.passed and LOSS not in member.reported.values
+        return is_first and _is_number(tensors)
 
     def before_update(self, optimizer: Optimizer) -> None:
         """An update is about to be made."""
@@ -187,7 +195,7 @@ class Auto:
         """A loop begins somewhere in the script."""
         if not self._sites:
             return
-        frame = sys._getframe(1)
+        frame = innermost(sys._getframe(1))
         if (frame.f_code, frame.f_lineno) in self._sites:
             loop.is_transaction = True
 
@@ -295,7 +303,9 @@ class Auto:
 
     def _left(self, line: int) -> None:
         """The script has left a loop. line: of its header"""
-        if not self._loop or line != self._line or sys._getframe(1) is not self._frame:
+        if not self._loop or line != self._line:
+            return
+        if innermost(sys._getframe(1)) is not self._frame:
             return
         if isinstance(sys.exception(), Unwind | Retry) and not self._in_shadow:
             self._loop, self._step = 0, None
