@@ -587,6 +587,7 @@ class Member:
             self.drills.at("fetch", self.calls + 1)
         if not self._settles_at_fetch():
             return self.take_next(batches)
+        self.let_go()
         self._mark_fetch()
         self.early_source.look()
         if step := self.standing.cut_here():
@@ -595,6 +596,12 @@ class Member:
         batch = self.take_next(batches)
         self.recording.drew()
         return batch
+
+    def let_go(self) -> None:
+        """Have FSDP2 hold no more than its shards: what an evaluation has gathered lies in no
+        snapshot. The next forward gathers it again, on all ranks alike."""
+        if not self.in_step and self.tracked.is_gathered:
+            self.tracked.gather_anew()
 
     def _settles_at_fetch(self) -> bool:
         """Return once the rank may train; False: it has gone back to what it had at a fetch."""

@@ -174,7 +174,8 @@ class Changes:
             self._storages_at = at
             states = [one for optimizer in tracked.optimizers for one in optimizer.state.values()]
             self._keeps_lists = any(type(one) is list for state in states for one in state.values())
-            every = (as_local(tensor) for _, tensor in watched(tracked))
+            shards = [shard for part in tracked.unsharded for shard in part.shards().values()]
+            every = (as_local(one) for one in [*shards, *(one for _, one in watched(tracked))])
             self._storages = {start for one in every if (start := storage_of(one))}
         return self._storages
 
