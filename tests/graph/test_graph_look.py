@@ -280,6 +280,19 @@ def test_nothing_changed_is_an_empty_delta(is_native: bool) -> None:
     follower = Follower(heaps.heap(5), is_native)
     delta = follower.delta()
     assert (delta.nodes, delta.removed, delta.addresses, delta.opaque) == ({}, [], None, None)
+    assert delta.is_empty
+
+
+@both_ways
+def test_a_delta_with_a_change_of_any_kind_is_not_empty(is_native: bool) -> None:
+    held: list[Any] = [Holder(), 1.5]
+    follower = Follower(held, is_native)
+    held[1] = 2.5
+    assert not follower.delta().is_empty
+    held.pop(0)
+    assert not follower.delta().is_empty
+    follower._objects = [Holder()]
+    assert not follower.delta().is_empty
 
 
 @both_ways

@@ -11,8 +11,7 @@ from trainmover.sandbox.process import modules
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(modules, "_last_of_ours", "")
+def _as_before() -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -24,33 +23,6 @@ def loaded(name: str, file: Path) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[name] = module
     return module
-
-
-def test_what_was_there_before_any_script_is_not_looked_at(tmp_path: Path) -> None:
-    modules.ours_are_loaded()
-    assert modules.of_scripts() == [sys.modules["__main__"]]
-    settings = loaded("tm_settings", tmp_path / "tm_settings.py")
-    assert modules.of_scripts() == [sys.modules["__main__"], settings]
-
-
-def test_where_nobody_said_so_all_are_looked_at() -> None:
-    assert {id(module) for module in modules.of_scripts()} >= {id(pytest), id(modules)}
-
-
-def test_if_the_last_one_is_gone_all_are_looked_at(tmp_path: Path) -> None:
-    loaded("tm_gone", tmp_path / "tm_gone.py")
-    modules.ours_are_loaded()
-    del sys.modules["tm_gone"]
-    assert pytest in modules.of_scripts()
-
-
-def test_one_that_is_loaded_again_is_looked_at(tmp_path: Path) -> None:
-    loaded("tm_again", tmp_path / "tm_again.py")
-    loaded("tm_other", tmp_path / "tm_other.py")
-    modules.ours_are_loaded()
-    del sys.modules["tm_again"]
-    again = loaded("tm_again", tmp_path / "tm_again.py")
-    assert modules.of_scripts() == [sys.modules["__main__"], again]
 
 
 def test_own_ones_are_those_that_came_whole_and_are_not_installed(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ class RootChanges:
     active: list[Ref] | None = None
     process: dict[str, Ref] | None = None
 
+    def __bool__(self) -> bool:
+        """Tell whether any root changed."""
+        others = (self.active, self.process)
+        return bool(self.modules or self.frames) or any(one is not None for one in others)
+
 
 @dataclass
 class Delta:
@@ -53,6 +58,11 @@ class Delta:
     addresses: dict[int, int] | None
     opaque: list[Opaque] | None
     objects: dict[int, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed that a comparison sees."""
+        return not (self.roots or self.nodes or self.removed)
 
 
 def apply(graph: Graph, delta: Delta) -> Graph:

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What objects hold, without a line of the script's own code: their attributes, their slots, what a
-function closes over, what a frame has in its locals."""
+function closes over."""
 
-import inspect
-import sys
 import threading
 from contextlib import suppress
 from types import (
-    FrameType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -15,12 +12,6 @@ from types import (
 from typing import Any
 
 from trainmover.state.class_caches import cached_by_class
-
-CANNOT_BE_READ = (
-    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, ReferenceError, OSError),
-)
-"""What may be raised where a thing is looked at that others change meanwhile."""
-_WRITE_THROUGH = sys.version_info >= (3, 13)
 
 
 def slots_of(kind: type) -> set[str]:
@@ -76,14 +67,3 @@ def _dict_slot(kind: type) -> GetSetDescriptorType | MemberDescriptorType | None
     """Python's own: a property of that name may do anything."""
     found = next((vars(one)["__dict__"] for one in kind.__mro__ if "__dict__" in vars(one)), None)
     return found if isinstance(found, GetSetDescriptorType | MemberDescriptorType) else None
-
-
-def locals_of(frame: FrameType) -> dict[str, Any]:
-    """A copy. Before Python 3.13 a frame keeps what it has shown of its locals: it is emptied,
-    unless the script itself has asked for the same dict."""
-    shown: Any = frame.f_locals
-    values = dict(shown)
-    is_copy = not _WRITE_THROUGH and frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    if is_copy and sys.getrefcount(shown) <= 3:
-        shown.clear()
-    return values

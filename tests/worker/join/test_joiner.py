@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainmover.errors import StateMismatch
-from trainmover.ids import Rank, Step
+from trainmover.ids import Epoch, Rank, Step
 from trainmover.worker.join.joiner import Joiner
 from trainmover.worker.join.way.journey import Journey
 from trainmover.worker.join.way.way import Way
@@ -26,10 +26,11 @@ class Run:
         unused = {"tracked": None, "standing": None, "say": None, "kinds": kinds}
         entered = SimpleNamespace(enter=lambda batches: None)
         known = {"is_shadow": True, "in_step": False, "steps": 9, "rank": 1, "loops": entered}
+        known |= {"let_go": lambda: None, "script_graph": None}
         self.member = self._part("member run_step fetch take_next", **known, **unused)
         refusal = SimpleNamespace(fails=self._fails)
         known = {"member": self.member, "steps": 2, "is_done": False}
-        known |= {"tries": None, "refusal": refusal}
+        known |= {"tries": None, "refusal": refusal, "bound_for": Epoch(2)}
         self.shadow = self._part("shadow run_step take_next park unwind_if_over", **known)
         self.joiner = Joiner(self.shadow, b"")
         self.takeover: Any = SimpleNamespace(journey=None, stand=lambda: None)

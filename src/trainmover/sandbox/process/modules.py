@@ -11,12 +11,10 @@ import itertools
 import sys
 from collections.abc import Iterable
 from inspect import getattr_static
-from types import ModuleType
 
 from trainmover.installed import is_installed
 from trainmover.torch_internals.compiling import is_kept
 
-_last_of_ours = ""
 _ours: frozenset[str] = frozenset()
 
 
@@ -40,20 +38,14 @@ def since(name: str) -> list[str]:
 
 
 def ours_are_loaded() -> None:
-    """No script has run yet, here or in what is forked from here: `of_scripts` begins now."""
-    global _last_of_ours, _ours
-    _last_of_ours, _ours = last(), frozenset(sys.modules) - {"__main__"}
+    """No script has run yet, here or in what is forked from here: see `was_before`."""
+    global _ours
+    _ours = frozenset(sys.modules) - {"__main__"}
 
 
 def was_before(name: str) -> bool:
     """Tell whether a module was loaded before any script ran here."""
     return name in _ours
-
-
-def of_scripts() -> list[ModuleType]:
-    """`__main__`, and all modules that were loaded while a script ran, installed ones too."""
-    names = dict.fromkeys(["__main__", *since(_last_of_ours)])
-    return [module for name in names if type(module := sys.modules.get(name)) is ModuleType]
 
 
 def own(before: str) -> list[str]:

@@ -8,6 +8,7 @@
 From then on they go to the member, as those of any rank do.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -64,12 +65,15 @@ class Joiner:
         member, takeover = self.member, self.takeover
         if not member.is_shadow:
             return member.fetch(batches)
+        member.let_go()
         member.loops.enter(batches)
         if takeover.journey is None:
             self.shadow.unwind_if_over()
             if not self.shadow.is_done:
                 return self.shadow.take_next(batches)
             takeover.stand()
+            if self.shadow.bound_for is None:  # Nobody waits for it yet.
+                member.script_graph.get_ready(sys._getframe(1))
             goal = self.shadow.park()
             if isinstance(goal, RankRecord):
                 takeover.try_way(self.shadow, goal)

@@ -1,41 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a step that is run again gives the same numbers.
 
-Where a machine is lost within a step, all others run that step again, on what `retry.Before` has
-put back. It puts back what the search of variables has found, and a script may keep something where
-no search looks: in an iterator of a library's, behind a hook, in what comes and goes within a step.
-So the last step of a run in the sandbox is made twice: up to its gate, then all is put back, then
-from the beginning. What the script can reach must be the same at both beginnings, and what it has
-drawn and its gradients at both gates. Collectives give the same both times.
+Where a machine is lost within a step, all others run that step again, on what was put back: the
+tracked state, and the graph of what the script holds. A script may keep something where no graph
+reaches: in an object of a C library. So the last step of a run in the sandbox is made twice: up to
+its gate, then all is put back, then from the beginning. The graph must be the same at both
+beginnings, the random numbers and the gradients at both gates. Collectives give the same both
+times.
 
 What is found keeps the machine from being a standby: a job that goes on with it would train on with
 other numbers, and nobody would see it.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
-from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.comm import groups
 from trainmover.errors import StateMismatch
-from trainmover.graph.frames import script_frames
 from trainmover.loops.turns import Retry
-from trainmover.sandbox.process.modules import is_own_file, of_scripts
 from trainmover.sandbox.replayer import Replayer
 from trainmover.state import rng, tensor_bytes
-from trainmover.state.class_files import OwnTypes
 from trainmover.state.encode import as_local
-from trainmover.state.held import locals_of
 from trainmover.state.proof.digest import hashes_of
-from trainmover.state.proof.heap import NO_NAMES, Heap
 from trainmover.torch_internals.modules import parameters_in
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.member import Member
@@ -110,7 +101,7 @@ class Repeat:
         member.script_graph.begin_step(frame, [args, kwargs])
         before = Before.take(tracked, args, kwargs)
         gradients = [(one, one.grad, _copy_of(one.grad)) for _, one in self._trained()]
-        found, updates = self._heap(frame), member.updates.count
+        updates = member.updates.count
         bulk = self._hashes()
         member.reported.begin(function)
         comes = self._comes_to_gate(function, args, kwargs)
@@ -130,13 +121,6 @@ class Repeat:
         self._first, self._now = self._now if comes and not is_early else {}, {}
         if changed:  # A step that is run again would end with that: it is no secret.
             self._first = {}
-            return
-        if self._is_alone() and not is_early:
-            self._compare(found, self._heap(frame))
-
-    def _compare(self, found: Heap, again: Heap) -> None:
-        for path, was, now in found.differences(again):
-            self._refusal.not_again(self._step, f"`{path}` is {now!r:.40}", f"not {was!r:.40}")
 
     def _comes_to_gate(self, function: Callable[..., Any], args: Any, kwargs: Any) -> bool:
         member = self._member
@@ -153,48 +137,6 @@ class Repeat:
             member.in_step = False
         self._look()
         return True
-
-    def _heap(self, frame: FrameType) -> Heap:
-        """Without what is tracked: each kind of that knows how it is put back."""
-        skip = {id(one) for one in self._put_back_otherwise()}
-        roots: dict[str, object] = {}
-        every = script_frames(frame, vars(sys.modules["__main__"]))
-        for one in (one for one in every if is_own_file(one.f_code.co_filename)):
-            is_module = one.f_code.co_name == "<module>"
-            held = one.f_globals if is_module else locals_of(one)
-            skip.add(id(one.f_globals))
-            roots |= {name: value for name, value in held.items() if name not in NO_NAMES}
-        for module in (
-            one for one in of_scripts() if is_own_file(getattr(one, "__file__", None) or "")
-        ):
-            roots |= {
-                f"{module.__name__}.{name}": value
-                for name, value in vars(module).items()
-                if name not in NO_NAMES and name not in roots
-            }
-        for name, obj in self._member.tracked.items():
-            parts = obj.named_modules() if isinstance(obj, nn.Module) else [("", obj)]
-            for path, part in parts:
-                roots.setdefault(f"{name}.{path}".rstrip("."), part)
-        return Heap(is_own_file, skip).take(roots)
-
-    def _is_alone(self) -> bool:
-        """Whether no other thread runs the script's code: what that does meanwhile is its own."""
-        own = get_ident()
-        others = [frame for thread, frame in sys._current_frames().items() if thread != own]
-        codes = (one.f_code for frame in others for one, _ in walk_stack(frame))
-        return not any(is_own_file(code.co_filename) for code in codes)
-
-    def _put_back_otherwise(self) -> Iterator[object]:
-        """Bulk state, which steps mostly leave alone, and is copied where they do not; and what has
-        a state_dict() of a library's."""
-        tracked, is_own = self._member.tracked, OwnTypes(is_own_file)
-        for _, parameter in self._trained():
-            yield from (parameter, parameter.grad)
-        yield from (one for _, one in watched(tracked))
-        for _, obj in tracked.items():
-            if not isinstance(obj, nn.Module | Optimizer) and not is_own(type(obj)):
-                yield obj
 
     def _hashes(self) -> list[bytes]:
         bulk = [as_local(one.detach()) for _, one in watched(self._member.tracked)]

@@ -6,6 +6,7 @@ rank (or from the leaver itself), and its place in the groups. If the rank stood
 script goes there first, and state is taken once more where it arrives.
 """
 
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -241,6 +242,7 @@ class Takeover:
             taking = pool.submit(take_it, order, arrived=arrived)
             try:
                 self._member.boundary.connect(order)
+                self._member.script_graph.get_ready(sys._getframe(1))
                 return taking.result()
             except (Drained, PeerLost) as lost:
                 self._give_up(order, lost)  # Ends the fetch too: the pool waits for it.

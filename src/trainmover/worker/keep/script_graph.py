@@ -192,6 +192,8 @@ class ScriptGraph:
         if notes is None:
             return "the script stands at another line than as it began"
         self._has_looked(frame, self._arguments)
+        if self._newest is not None and self._newest.is_empty:
+            return ""
         unlike = [*differences(before, self._look.graph(), with_opaque=False)]
         return f"`{unlike[0].path}` is not as it was" if unlike else ""
 
@@ -321,12 +323,16 @@ class ScriptGraph:
         """
         return self._restore(graph, frame, (), has_state=has_state)
 
+    def get_ready(self, frame: types.FrameType) -> None:
+        """Look at what the script holds, so that `unlike` has only to look at what has changed."""
+        if not self._is_begun:
+            self._has_looked(frame, ())
+
     def unlike(self, graph: Graph, frame: types.FrameType) -> list[str]:
         """Return where the script does not hold what it was restored to, for people."""
-        frames = self._frames(frame)
-        self._begin(frames, self._roots(()))
-        self._is_begun, here = True, self._look.graph()
-        unlike = differences(graph, here, with_opaque=False)
+        if not self._has_looked(frame, ()):
+            return [self._why_over]
+        unlike = differences(graph, self._look.graph(), with_opaque=False)
         return [f"`{one.path}` is {one.second}, not {one.first}" for one in unlike]
 
     def _restore(
