@@ -90,6 +90,15 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"losses.png", "incidents.png"}
 
 
+def test_a_demo_without_its_incidents_is_drawn_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    calm = recording()
+    pictures.incidents(
+        tmp_path / "incidents.png", replace(calm, job=replace(calm.job, incidents=()))
+    )
+    assert (tmp_path / "incidents.png").exists()
+
+
 def test_every_colour_of_a_machine_has_a_name_in_the_legend(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -133,7 +142,7 @@ def test_a_demo_that_cannot_work_is_refused(argv: list[str]) -> None:
 def test_the_demo_holds_what_it_promises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path
 ) -> None:
-    code = demonstrated(["--json", "--steps", "80", "--out", str(tmp_path / "out")])
+    code = demonstrated(["--json", "--steps", "120", "--out", str(tmp_path / "out")])
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert (code, result["faults"]) == (0, []), captured.err

@@ -73,7 +73,9 @@ def incidents(path: Path, recording: Recording) -> None:
     plt = _pyplot()
     done = _done(recording)
     figure = plt.figure(figsize=(9, 3.2 + 1.3 * len(done)), layout="constrained")
-    lanes, *bars = figure.subplots(1 + len(done), 1, height_ratios=[3.2] + [1.0] * len(done))
+    heights = [3.2] + [1.0] * len(done)
+    axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)
+    lanes, *bars = axes[:, 0]
     origin = min(span.from_us for span in recording.spans)
     _draw_lanes(lanes, recording, origin)
     for incident in done:
