@@ -112,7 +112,7 @@ def smoke() -> Measured:
 
 def judge(measured: Measured) -> list[result.Claim]:
     """The claims with what was measured."""
-    lost = max(t.gap.steps_lost for trials in measured.ours.values() for t in trials)
+    redone = statistics.median(t.redone for ts in measured.ours.values() for t in ts)
     claims = [
         result.Claim(
             f"{name} downtime / torchrun's",
@@ -123,7 +123,7 @@ def judge(measured: Measured) -> list[result.Claim]:
         for kind, name, most in CLAIMED
         if measured.torchrun[kind]
     ]
-    return [*claims, result.Claim("steps lost", lost, "steps", 0)]
+    return [*claims, result.Claim("steps redone, median", redone, "steps", 0)]
 
 
 def tabulated(measured: Measured) -> list[str]:
@@ -136,13 +136,20 @@ def tabulated(measured: Measured) -> list[str]:
         gloo = [trial.gap for trial in measured.on_gloo[kind]]
         theirs = measured.torchrun[kind]
         cells = [f"{_median(gaps)} ({_all(gaps)})" for gaps in (ours, gloo, theirs)]
-        redone = " / ".join(_most_lost(gaps) for gaps in (ours, theirs))
-        lines.append(f"| {name} | {' | '.join(cells)} | {redone} |")
-    return lines
+        redone = [t.redone for t in measured.ours[kind]], [gap.steps_lost for gap in theirs]
+        most = " / ".join(str(max(one, default="-")) for one in redone)
+        lines.append(f"| {name} | {' | '.join(cells)} | {most} |")
+    return [*lines, "", _behind_gates(measured.ours[Kind.RECOVERY])]
 
 
-def _most_lost(gaps: list[Gap]) -> str:
-    return str(max((gap.steps_lost for gap in gaps), default="-"))
+def _behind_gates(losses: list[ours_arm.Trial]) -> str:
+    """Say which losses took all ranks back to a snapshot."""
+    back = [trial for trial in losses if trial.redone]
+    said = f"{len(back)} of {len(losses)} losses came behind a step's gate"
+    if not back:
+        return f"{said}."
+    steps = ", ".join(str(trial.redone) for trial in back)
+    return f"{said}: {steps} steps redone, {_all([trial.gap for trial in back])} ms."
 
 
 def _median(gaps: list[Gap]) -> str:

@@ -6,6 +6,7 @@ workers note by their own clock and the journal keeps.
 """
 
 import asyncio
+import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class Trial:
     first_step_ms  from the switchover to the first commit of the last rank
     state_ms       of the transfer of state
     connect_ms     from when every joiner is up to the end of the switchover: groups, and state
+    redone         steps that were made again, of a loss behind a step's gate
     """
 
     kind: Kind
@@ -80,6 +82,7 @@ class Trial:
     state_ms: float = 0.0
     connect_ms: float = 0.0
     step_ms: float = 0.0
+    redone: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Plan:
         self._readiness = readiness
         self._next_step = SETTLE_STEPS
         self._step = 0
+        self._dice = random.Random(len(wanted))
         self.waits: asyncio.Future[object] | None = None
 
     def __call__(self, notice: Notice, handle: RunHandle) -> None:
@@ -113,10 +117,23 @@ class Plan:
             self._begin(self._left.pop(0), handle)
 
     def _begin(self, wanted: Wanted, handle: RunHandle) -> None:
+        """Losses come at any moment of a step; a step is told as it is committed."""
+        loses = wanted.kind is Kind.RECOVERY
         order: Callable[[str], asyncio.Future[object]] = (
-            handle.move if wanted.kind is Kind.MOVE else handle.kill  # type: ignore[assignment]
+            handle.kill if loses else handle.move  # type: ignore[assignment]
         )
-        self.waits = order(victim(handle.server.job, wanted))
+        step_s = (handle.server.progress.step_ms or 0.0) / 1000
+        waits_s = self._dice.random() * step_s if loses else 0.0
+        self.waits = asyncio.ensure_future(
+            _later(waits_s, order, victim(handle.server.job, wanted))
+        )
+
+
+async def _later(
+    delay_s: float, order: Callable[[str], asyncio.Future[object]], machine: MachineId
+) -> object:
+    await asyncio.sleep(delay_s)
+    return await order(machine)
 
 
 def victim(job: Job, wanted: Wanted) -> MachineId:
@@ -203,4 +220,5 @@ def _trial(incident: Incident, marks: list[Mark], result: RunResult) -> Trial:
         state_ms=max((c.state_ms for c in incident.certificates), default=0.0),
         connect_ms=incident.phases_ms["state"] + incident.phases_ms["switchover"],
         step_ms=median_step_ms(marks),
+        redone=incident.redone,
     )
