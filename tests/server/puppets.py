@@ -126,8 +126,6 @@ class Puppet:
             self.tell(m.Finished(rank=self.rank, step=step, code=0, digest="d", attached=True))
 
     def obey(self, payload: bytes, order: m.Order) -> None:
-        if isinstance(order, m.Welcome):
-            return
         if isinstance(order, m.LookFor):
             self.look_for(order)
             return
@@ -136,6 +134,8 @@ class Puppet:
             self.gone.set()
             if self._listener is not None:
                 self._listener.close()
+            return
+        if isinstance(order, m.UNCOUNTED):
             return
         self.heard[self.up._letters.incarnation].append(order)
         self.play(order)

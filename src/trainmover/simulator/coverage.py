@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 _AWAY = (Taking, Weighed, Watched)
 """Facts that no event is made of."""
+_FRESH = ("gathering", "starting")
+"""States of a job that begins, or of one that starts again from nothing."""
 
 
 class Coverage:
@@ -33,6 +35,8 @@ class Coverage:
 
     def decided(self, moment: Decided) -> None:
         pair = state_of(moment.before), event_of(moment.event)
+        if moment.before.restarts and pair[0] in _FRESH and why_not(*pair):
+            return  # It was said before all started again, and decides nothing any more.
         self.pairs[pair] = self.pairs.get(pair, 0) + 1
 
     def not_reached(self) -> list[Pair]:

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from harness import Live, Outcomes, assert_equal_runs, run
 
@@ -119,13 +121,12 @@ def found_in(cluster: FakeCluster | RealSlurm, secret: str) -> list[str]:
     """Where the secret is that must be in its file only: the scheduler's words and files, and what
     processes of this host were started with."""
     known = [what for what, text in {"slurm": cluster.words()}.items() if secret in text]
-    for path in Path("/proc").glob("[0-9]*/*"):
-        if path.name in ("cmdline", "environ") and path.parent.name != str(os.getpid()):
-            try:
-                text = path.read_text(errors="replace")
-            except OSError:
-                continue
-            known += [str(path)] if secret in text else []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error):
+            started_with = [*process.cmdline(), *process.environ().values()]
+            known += [f"process {process.pid}"] if secret in " ".join(started_with) else []
     return known
 
 

@@ -27,7 +27,7 @@ def test_the_same_is_drawn(habit: str, tmp_path: Path) -> None:
         (tmp_path / "hurry").touch()
 
     arguments = ["--habit", habit, "--steps", "30"]
-    paced = [*arguments, "--pace", "0.08", "--hurry", str(tmp_path / "hurry")]
+    paced = [*arguments, "--pace", "0.2", "--hurry", str(tmp_path / "hurry")]
     disturbed = run(paced, scenario, machines=2, script=SCRIPT, seed=7)
     rungs = [incident.rung for incident in disturbed.job.incidents]
     assert rungs in ([0, 1], [0, 2]), disturbed.sentences
