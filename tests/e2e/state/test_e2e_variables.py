@@ -78,7 +78,7 @@ def test_a_recovery_that_finds_one_goes_back_to_a_snapshot(tmp_path: Path) -> No
 
     keep = ["--keep", "code", "--from", str(begins)]
     disturbed = run(keep, scenario, until_done=True, machines=2, standbys=1, script=SCRIPT)
-    [incident] = disturbed.job.incidents
+    incident = disturbed.job.incidents[-1]  # One behind a step's gate is overtaken by another.
     assert incident.rung == 2, disturbed.sentences
     steps = ["--steps", disturbed.steps, "--pace", "0"]
     assert_equal_runs(disturbed, run([*keep, *steps], machines=2, standbys=0, script=SCRIPT))
