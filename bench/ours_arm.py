@@ -38,6 +38,10 @@ READY = {
 """What a standby must have come to before an incident, by `--readiness`."""
 
 
+_DICE = random.Random(1)
+"""One for all jobs of a run: each new one would draw the same moment of a step again."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """How a job is run. `readiness` and `gpu_comm` as the flags of `trainmover run`."""
@@ -101,7 +105,6 @@ class Plan:
         self._readiness = readiness
         self._next_step = SETTLE_STEPS
         self._step = 0
-        self._dice = random.Random(len(wanted))
         self.waits: asyncio.Future[object] | None = None
 
     def __call__(self, notice: Notice, handle: RunHandle) -> None:
@@ -123,7 +126,7 @@ class Plan:
             handle.kill if loses else handle.move  # type: ignore[assignment]
         )
         step_s = (handle.server.progress.step_ms or 0.0) / 1000
-        waits_s = self._dice.random() * step_s if loses else 0.0
+        waits_s = _DICE.random() * step_s if loses else 0.0
         self.waits = asyncio.ensure_future(
             _later(waits_s, order, victim(handle.server.job, wanted))
         )

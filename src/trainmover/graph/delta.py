@@ -35,8 +35,8 @@ class RootChanges:
 
     def __bool__(self) -> bool:
         """Tell whether any root changed."""
-        others = (self.active, self.process)
-        return bool(self.modules or self.frames) or any(one is not None for one in others)
+        is_other = self.active is not None or self.process is not None
+        return is_other or bool(self.modules or self.frames)
 
 
 @dataclass
