@@ -88,7 +88,15 @@ SAME = {
         trace += [f(3), g(3), h(3)]
         for i in range(3): pass
         for j in [abs(i) for i in range(3)]: pass
-        trace.append(sorted(k for k in globals() if k != "__tm__"))
+        trace.append(sorted(k for k in globals() if not k.startswith(("_tm_", "__tm__"))))
+    """,
+    "names of a module, while it is gone through": """
+        lr, seed, key, value, found = 0.1, 3, "", None, []
+        config = [k for k, v in globals().items() if k[0] != "_" and isinstance(v, int)]
+        for key, value in globals().items():
+            if isinstance(value, float): found.append(key)
+        while seed: seed -= 1
+        trace += [config, found, {k: str(v) for k, v in globals().items() if k == "lr"}]
     """,
     "send, throw, close and the value of yield from": """
         def inner():

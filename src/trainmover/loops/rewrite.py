@@ -25,7 +25,8 @@ one ends with `__tm__.left(LINE)`.
 Nothing is analysed, and only the last line looks at names; what they mean is decided as it runs. A
 `try` costs nothing per turn. The outer one lets go of the iterator where a plain loop does: at
 `break`, `return` and exceptions too, so that generators are closed in the same order. Statements
-with a `yield from` or a list comprehension have such an outer `try` as well.
+with a `yield from` or a list comprehension have such an outer `try` as well. A module has these
+variables from its first line to its end, and they are only cleared.
 
 Left alone: loops of class bodies, everything asynchronous, comprehensions of sets and dicts, those
 of lists that call nothing or that stand in another comprehension, inner iterators of
@@ -41,7 +42,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from trainmover.loops.iterators import NAMES
 
-VERSION = 3
+VERSION = 4
 """Number of this way to rewrite: code that was kept by another version is not used."""
 
 PREFIX = "_tm_"
@@ -49,6 +50,7 @@ PREFIX = "_tm_"
 
 
 FUNCTION, CLASS, COMPREHENSION = "function", "class", "comprehension"
+_MODULE = "<module>"
 
 
 class LoopSite(NamedTuple):
@@ -106,10 +108,10 @@ class _Rewriter(ast.NodeTransformer):
         self._repeats = repeats
         self.changes = 0
         self._scope = FUNCTION
-        self._function = "<module>"
+        self._function = _MODULE
         self._prefix = ""
         self._loose: list[str] = []
-        self._cells: set[str] = set()
+        self._kept: set[str] = set()
 
     def visit(self, node: ast.AST) -> Any:
         """Visit a node. Unbind variables that the expressions of a statement bind, after it."""
@@ -118,7 +120,7 @@ class _Rewriter(ast.NodeTransformer):
         outside, self._loose = self._loose, []
         new = super().visit(node)
         if self._loose:
-            new = _release(self._loose, new, self._cells)
+            new = _release(self._loose, new, self._kept)
         self._loose = outside
         return new
 
@@ -127,8 +129,10 @@ class _Rewriter(ast.NodeTransformer):
         if self.changes:
             start = _end_of_prologue(tree.body)
             where = tree.body[min(start, len(tree.body) - 1)]
-            load = ast.Import([ast.alias("trainmover.loops", "__tm__")])
-            tree.body.insert(start, _at(load, where))
+            load: list[ast.stmt] = [ast.Import([ast.alias("trainmover.loops", "__tm__")])]
+            if names := [one.variable for one in self.sites if one.function == _MODULE]:
+                load.append(_clear(names))
+            tree.body[start:start] = [_at(one, where) for one in load]
         return tree
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
@@ -179,7 +183,7 @@ class _Rewriter(ast.NodeTransformer):
         node.iter = _at(ast.NamedExpr(ast.Name(variable, ast.Store()), value), header)
         line: int = header.lineno  # type: ignore[attr-defined]
         node.body = [self._guard(variable, line, node.body)]
-        return _release([variable], node, left=0 if self._repeats else line)
+        return _release([variable], node, self._kept, left=0 if self._repeats else line)
 
     def _guard(self, variable: str, line: int, body: list[ast.stmt]) -> ast.stmt:
         """Return the body of a turn: the loop may go on where an exception of ours has left it.
@@ -211,7 +215,8 @@ class _Rewriter(ast.NodeTransformer):
         target = ast.Name(variable, ast.Store())
         guard = self._guard(variable, node.lineno, body)
         loop = ast.For(target, _call("repeat"), [guard], node.orelse)
-        return _release([variable], _at(loop, node), left=0 if self._repeats else node.lineno)
+        left = 0 if self._repeats else node.lineno
+        return _release([variable], _at(loop, node), self._kept, left=left)
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
         if self._scope != FUNCTION:
@@ -239,8 +244,8 @@ class _Rewriter(ast.NodeTransformer):
         variable = self._add_site("comprehension", node, [node])
         self._comprehension(node, node.generators, scope_of_first=FUNCTION)
         self._loose.append(variable)
-        if sys.version_info < (3, 12) and self._function != "<module>":
-            self._cells.add(variable)
+        if sys.version_info < (3, 12):
+            self._kept.add(variable)
         first = node.generators[0]
         collector = _at(_call("Collector", first.iter), _place_of_iter(node, first.iter))
         holder = ast.NamedExpr(ast.Name(variable, ast.Store()), collector)
@@ -289,6 +294,8 @@ class _Rewriter(ast.NodeTransformer):
         variable = f"{PREFIX}{len(self.sites) + 1}"
         last = getattr(body[-1], "end_lineno", None) or node.lineno
         self.sites.append(LoopSite(self._function, node.lineno, last, kind, variable))
+        if self._function == _MODULE:
+            self._kept.add(variable)
         return variable
 
     @contextmanager
@@ -308,22 +315,27 @@ class _Rewriter(ast.NodeTransformer):
 def _release(
     variables: list[str],
     statement: ast.stmt,
-    cells: frozenset[str] | set[str] = frozenset(),
+    kept: set[str],
     *,
     left: int = 0,
 ) -> ast.stmt:
     """Return the statement, after which these variables are unbound, however it is left.
 
-    Variables of closures are only cleared: torch.compile cannot trace how one is unbound.
-
+    kept  variables that are only cleared: those of closures, since torch.compile cannot trace how
+          one is unbound, and those of a module, which has them from its first line on: the script
+          may go through `globals()`, and a dict must not grow or shrink meanwhile
     left  line of the loop that the statement is, if that is to be told
     """
-    clear = ast.Assign([ast.Name(one, ast.Store()) for one in variables], ast.Constant(None))
-    rest = [ast.Name(one, ast.Del()) for one in variables if one not in cells]
+    clear = _clear(variables)
+    rest = [ast.Name(one, ast.Del()) for one in variables if one not in kept]
     final: list[ast.stmt] = [clear, ast.Delete([*rest])] if rest else [clear]
     if left:
         final.append(ast.Expr(_call("left", ast.Constant(left))))
     return _at(ast.Try([statement], [], [], final), statement)
+
+
+def _clear(variables: list[str]) -> ast.stmt:
+    return ast.Assign([ast.Name(one, ast.Store()) for one in variables], ast.Constant(None))
 
 
 def _ours(name: str) -> ast.expr:
