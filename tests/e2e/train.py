@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import trainmover as tm
+from trainmover.worker.join.rollback import InPlace
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=60)
@@ -40,6 +41,8 @@ if args.misbehave == "never-attach":
     print("done without attach")
     sys.exit(0)
 
+if args.misbehave == "no-way-back":  # An error of trainmover's own, in all processes alike.
+    InPlace.trace = lambda place: place.missing
 job = tm.attach()
 if job.world_size > 1:
     dist.init_process_group("gloo")

@@ -139,6 +139,8 @@ class Runs:
         self._control.member = member
         member.deposit.follow(order.buddies[rank], order.epoch, order.further.get(rank, ""))
         ended = self._run(member)
+        if self._has_failed_in_place(member, ended):
+            return
         if self._told_to_leave(ended, NONE):
             self._leave(member)
         else:
@@ -209,6 +211,8 @@ class Runs:
                 self._sandbox_failed(joiner, ended)
             elif shadow.outdated is not None and self._try_way(order, shadow.outdated):
                 self._join(order, holds=True)
+        elif self._has_failed_in_place(member, ended):
+            return
         elif self._told_to_leave(ended, shadow.bound_for):
             self._leave(member)
         elif member.is_shadow:
@@ -446,6 +450,17 @@ class Runs:
     def _joins_in_place(self, place: InPlace) -> None:
         with self._standing.changed:
             self._control.member, self._control.joiner = place.member, place
+
+    def _has_failed_in_place(self, member: Member, ended: Ended) -> bool:
+        """Whether the run ended while its rank went back in place; another process takes the rank
+        then. Only an error of trainmover's own does so: the script is not run meanwhile."""
+        is_there = member.is_shadow and isinstance(self._control.joiner, InPlace)
+        if ended.unwound or not is_there:
+            return False
+        self._forget(member)
+        reason = f"going back in place failed: {ended.error}; please report it with the log"
+        self._say(SandboxFailed(rank=member.rank, reason=reason, again=True))
+        return True
 
     # --- how a run ends ---------------------------------------------------------------------------
 

@@ -25,3 +25,12 @@ def test_death_at_every_point_of_a_step_gives_the_undisturbed_run(undisturbed) -
     assert steps["m3"][1] < 90
     assert_equal_runs(outcome, undisturbed(STEPS, machines=3))
     assert all(c.equal for i in outcome.job.incidents for c in i.certificates)
+
+
+def test_an_error_of_ours_on_the_way_back_ends_no_job(undisturbed) -> None:
+    """The process that was to go back in place gives way to a fresh one, and people are told."""
+    flags = ["--misbehave", "no-way-back"]
+    outcome = run([*STEPS, *flags], machines=2, standbys=1, drill="m2:passed:60:kill")
+    assert [one.rung for one in outcome.job.incidents] == [2], outcome.sentences
+    assert any("going back in place failed: AttributeError" in s for s in outcome.sentences)
+    assert_equal_runs(outcome, undisturbed(STEPS, machines=2))

@@ -24,6 +24,7 @@ from trainmover.protocol.messages import Bind, Parked
 from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state.arrangement import Arrangement, check
 from trainmover.state.encode import decode
+from trainmover.tracebacks import print_exception
 from trainmover.worker.join.refusal import Refusal, keeps_casts
 from trainmover.worker.join.taken import in_header
 from trainmover.worker.join.takeover import Takeover
@@ -75,10 +76,14 @@ class _NextFetch:
     def __next__(self) -> Any:
         self._loop.iterator = self._below
         try:
-            return next(self._below)
-        finally:  # An item that is none of a rollback's, or the loop's end: the script is left.
-            if not self._went_back():
-                raise Unwind
+            item = next(self._below)
+        except StopIteration:
+            if self._went_back():
+                raise
+        else:
+            if self._went_back():
+                return item
+        raise Unwind  # An item that is none of a rollback's, or the loop's end.
 
 
 class Rollback:
@@ -174,14 +179,20 @@ class Rollback:
         takeover = place.takeover
         takeover.broken_off = member.ledger
         self._orders.joins(place)
-        takeover.stand()
-        member.say(Parked(rank=member.rank, epoch=bind.epoch, trace=place.trace(), bind_ms=0))
         try:
+            takeover.stand()
+            parked = Parked(rank=member.rank, epoch=bind.epoch, trace=place.trace(), bind_ms=0)
+            member.say(parked)
             takeover.begin(bind.epoch)
         except StateMismatch as error:
             self._is_possible = False
             takeover.lacks(error.happened)
             raise Unwind from error
+        except Exception as error:
+            print_exception(
+                error
+            )  # An error of ours, whose lines the script's error does not show.
+            raise
         member.updates.changes.loaded(member.tracked)
         if takeover.journey is not None:
             self._is_possible = False
