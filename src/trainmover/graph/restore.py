@@ -33,7 +33,8 @@ _FRAMES_A_NODE = 12
 class Restore:
     """One pass over a graph.
 
-    again  another pass is needed: a generator was driven, or an address was not known yet
+    again           another pass is needed: a generator was driven, or an address was not known yet
+    is_of_this_run  the graph was captured in this process, and knows its objects
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Restore:
         with_left_out: bool = True,
     ) -> None:
         self.script, self.again = script, False
+        self.is_of_this_run = bool(graph.objects)
         self._with_left_out = with_left_out
         self._with_opaque = with_opaque
         self.blocks = BlockRestorer(graph.nodes, graph.objects, carried)

@@ -20,6 +20,7 @@ def get_batch():
 
 
 step, best, running = 0, float("inf"), -1.0
+config = [name for name, value in globals().items() if isinstance(value, int | float | str)]
 inputs, targets = get_batch()
 while True:
     rate = 0.01 * min(1.0, (step + 1) / 10)

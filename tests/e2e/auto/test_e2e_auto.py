@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, run
 
-SCRIPTS = ["adversary", "drawn", "plain", "trainer"]
+SCRIPTS = ["adversary", "ahead", "drawn", "plain", "trainer"]
 FAULTS = ["m2:compute:20:kill", "m2:gate:14:kill", "m2:passed:16:kill", "m2:fetch:13:kill"]
 
 
@@ -32,7 +32,8 @@ def assert_same(outcome: Outcomes, calm: Outcomes) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_machine_is_lost(name: str, fault: str) -> None:
     calm = train(name, standbys=0)
-    outcome = train(name, drill=fault)
+    often = {"snapshot_every": 1} if name == "ahead" else {}
+    outcome = train(name, drill=fault, **often)
     assert_same(outcome, calm)
     assert [one.machine for one in outcome.job.incidents if one.downtime_ms] == ["m2"]
 

@@ -30,8 +30,14 @@ class Positioned(Protocol):
     def standing_nowhere(cls, source: Any) -> "Positioned":
         """Return a new one, which is told next where to stand."""
 
-    def stand(self, source: Any, here: dict[str, Any], begun: dict[str, bytes]) -> None:
-        """Stand there, over this source."""
+    def stand(
+        self, source: Any, here: dict[str, Any], begun: dict[str, bytes], *, is_own: bool
+    ) -> None:
+        """Stand there, over this source.
+
+        is_own  it has stood there itself; False: another run has, whose values may have been put
+                into any object that this one has given
+        """
 
 
 _TYPES: set[type] = set()
@@ -69,5 +75,5 @@ class PositionedIterator(Kind):
         if not fits:
             live = cls.standing_nowhere(over)
         restore.take(ref, live)
-        live.stand(over, here, restore.get(begun))
+        live.stand(over, here, restore.get(begun), is_own=restore.is_of_this_run)
         return live

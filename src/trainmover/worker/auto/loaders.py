@@ -90,12 +90,17 @@ class LoaderIterator:
             self._begun = {"pass": data}
         return self._begun
 
-    def stand(self, source: Any, here: dict[str, Any], begun: dict[str, bytes]) -> None:
-        """Stand at a position over this loader; see `settle`."""
+    def stand(
+        self, source: Any, here: dict[str, Any], begun: dict[str, bytes], *, is_own: bool
+    ) -> None:
+        """Stand at a position over this loader; see `settle`.
+
+        is_own  False: what was given may hold other values by now, and is not given again
+        """
         place = here | decode(begun["pass"])
         if source is self.source:
             for number, (before, _, _) in enumerate(self.given):
-                if before == place:
+                if is_own and before == place:
                     self._again = number
                     return
             if self._again == len(self.given) and self._position() == place:
