@@ -72,6 +72,17 @@ def position_of(code: types.CodeType, instruction: int) -> tuple[int | None, ...
 
 
 @lru_cache(maxsize=512)
+def instruction_of(code: types.CodeType, instruction: int) -> int:
+    """Return the last of the instructions that evaluate one expression: a call may be made by one
+    or by the next one, as CPython has come to know the called function (PEP 659)."""
+    positions = _positions(code)
+    at = instruction // 2
+    while 0 <= at < len(positions) - 1 and positions[at + 1] == positions[at]:
+        at += 1
+    return 2 * at
+
+
+@lru_cache(maxsize=512)
 def _positions(code: types.CodeType) -> list[tuple[int | None, ...]]:
     """Return the source range of each instruction; entries of inline caches have their owner's."""
     return list(itertools.islice(code.co_positions(), len(code.co_code) // 2))

@@ -27,7 +27,7 @@ from torch import Tensor
 from trainmover.comm import groups
 from trainmover.comm.failures import means_lost_device
 from trainmover.errors import PeerLost, StateMismatch, UserError
-from trainmover.graph.frames import innermost, script_frames
+from trainmover.graph.frames import innermost, instruction_of, script_frames
 from trainmover.ids import Rank, Step
 from trainmover.loops.turns import Retry
 from trainmover.protocol.messages import StepsChanged, Warned, WentOn
@@ -646,7 +646,7 @@ class Member:
     def standing_at() -> list[int]:
         """Return the instructions at which the script's frames stand, outermost first."""
         frames = script_frames(sys._getframe(1), vars(sys.modules["__main__"]))
-        return [frame.f_lasti for frame in frames]
+        return [instruction_of(frame.f_code, frame.f_lasti) for frame in frames]
 
     def _mark_fetch(self) -> None:
         """Remember this fetch, and tell the buddy without waiting."""
