@@ -57,6 +57,7 @@ from trainmover.worker.data.loader_parts import (
     OF_TORCH,
     all_generators,
     counting,
+    drawing_generators,
     keeps_own,
     loading_generators,
     numbers_of,
@@ -258,7 +259,8 @@ class Batches:
         self._epochs.resume(position["epochs"], self.pass_index)
         set_numbers(self._loader, position["numbers"])
         self._give_back()
-        later = position.get("held", ())
+        # A sampler's draws are compared as the pass is begun again.
+        later = {*position.get("held", ()), *drawing_generators(self._loader)}
         set_states(all_generators(self._loader), position["generators"], later)
         _set_part_states(self._loader, position.get("parts", {}))
         if "rng" not in position:

@@ -65,6 +65,11 @@ def loading_generators(loader: Any) -> dict[str, Generator]:
     return generators_in(_loading(loader))
 
 
+def drawing_generators(loader: Any) -> dict[str, Generator]:
+    """Of what draws the indices: a sampler may make its own as its first pass begins."""
+    return generators_in(_drawing(loader))
+
+
 def _loading(loader: Any) -> list[tuple[str, Any]]:
     if not isinstance(loader, DataLoader):
         return [("loader", loader)]
