@@ -169,7 +169,7 @@ class Walk:
                 return obj.__module__, obj.__qualname__
         elif kind is types.BuiltinFunctionType:
             if obj.__self__ is None or isinstance(obj.__self__, types.ModuleType):
-                return obj.__module__ or "builtins", obj.__qualname__
+                return _name_of_builtin(obj)
         elif kind in _IN_C:
             return obj.__objclass__.__module__, obj.__qualname__
         elif kind is numpy.ufunc:
@@ -181,6 +181,14 @@ class Walk:
         elif kind.__module__ == "torch" and kind.__qualname__ in ("layout", "memory_format"):
             return "torch", str(obj).removeprefix("torch.")
         return None
+
+
+def _name_of_builtin(function: types.BuiltinFunctionType) -> Ref:
+    """Return module and name of a function in C: `torch.sum` calls itself
+    `torch._VariableFunctionsClass.sum`, which there is not."""
+    module = function.__module__ or "builtins"
+    names = function.__qualname__, function.__name__
+    return module, next((one for one in names if is_importable(function, module, one)), names[0])
 
 
 def _name_of_class(cls: type) -> Ref:
