@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -75,6 +76,29 @@ def test_one_that_has_rebuilt_is_put_back_and_does_so_again() -> None:
     assert ddp.buckets_of(wrapper) == []
     pass_through(wrapper, 1)
     assert ddp.buckets_of(wrapper) == buckets
+
+
+def test_one_that_has_rebuilt_sums_in_its_first_buckets_again() -> None:
+    """Who takes a rank from a snapshot of before has not rebuilt: both must sum alike."""
+    sums: list[int] = []
+
+    def hook(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        sums.append(len(bucket.parameters()))
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    wrapper = wrapped()
+    wrapper.register_comm_hook(None, hook)
+    pass_through(wrapper, 0)
+    first = [*sums]
+    for seed in range(3):
+        pass_through(wrapper, seed)
+    assert sums[-len(first) :] != first
+    ddp.set_buckets(wrapper, None)
+    sums.clear()
+    pass_through(wrapper, 0)
+    assert sums == first
 
 
 def test_a_backward_that_does_not_reduce_notes_nothing() -> None:

@@ -78,7 +78,9 @@ IN_FILES: Names = {
     "nn/parallel/distributed.py": (
         "require_forward_param_sync",
         "require_backward_grad_sync",
+        "bucket_size_limits = [sys.maxsize]",
         "def _pre_forward",
+        "dist._compute_bucket_assignment_by_size(",
         "self._has_rebuilt_buckets",
         "self._module_parameters",
         "self.find_unused_parameters",

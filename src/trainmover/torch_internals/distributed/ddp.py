@@ -9,6 +9,7 @@ to it where its peers have would broadcast alone, and sum other groups than they
 """
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -31,6 +33,9 @@ summed_by: Callable[[DistributedDataParallel], list[nn.Parameter]] = attrgetter(
 )
 """Parameters that it was made with, in their order: it sums gradients by that, whatever names they
 have by now."""
+
+_TABLES = nn.Embedding, nn.EmbeddingBag
+"""Modules whose gradient may be sparse."""
 
 Buckets = list[list[int]]
 """Numbers of parameters; none at all: the next forward rebuilds."""
@@ -104,17 +109,38 @@ def set_buckets(wrapper: DistributedDataParallel, buckets: Buckets | None) -> No
     """What `buckets_of` gave, here or elsewhere. Nobody else takes part."""
     if buckets == buckets_of(wrapper) or not _rebuilds(wrapper):
         return
+    if buckets is None and (first := _first_buckets(wrapper)):
+        _forget(wrapper, noted=True)
+        _rebuild_as(wrapper, first)
+    _forget(wrapper, noted=buckets is not None)
+    if buckets:
+        _rebuild_as(wrapper, buckets)
+
+
+def _forget(wrapper: DistributedDataParallel, *, noted: bool) -> None:
+    """Have a wrapper rebuild its buckets at its next forward if `noted`, else behind a backward."""
     reducer: Any = wrapper.reducer
     reducer._reset_state()
     _told(wrapper)  # Else torch would not log those that come.
-    known = _known[wrapper] = _Known(times=_times(wrapper))
+    _known[wrapper] = _Known(times=_times(wrapper), noted=noted)
     wrapper._has_rebuilt_buckets = False
-    if buckets is None:
-        return
-    reducer._push_all_rebuilt_params()
-    known.noted = True
-    if buckets:
-        _rebuild_as(wrapper, buckets)
+    if noted:
+        reducer._push_all_rebuilt_params()
+
+
+def _first_buckets(wrapper: DistributedDataParallel) -> Buckets:
+    """Return those that a wrapper of this kind sums its first gradients in; [] if that is not
+    known, since it was made to train other parameters."""
+    parameters = [one for one in summed_by(wrapper) if one.requires_grad]
+    if len(parameters) != len(_times(wrapper)):
+        return []
+    tables = (one for one in wrapper.module.modules() if isinstance(one, _TABLES))
+    sparse = {id(one.weight) for one in tables if one.sparse}
+    is_sparse = [id(one) in sparse for one in parameters]
+    tensors: list[Tensor] = [*parameters]
+    compute: Any = vars(dist)["_compute_bucket_assignment_by_size"]
+    made, _ = compute(tensors, [sys.maxsize], is_sparse)
+    return [[*numbers] for numbers in reversed(made)]
 
 
 def _rebuilds(wrapper: DistributedDataParallel) -> bool:
