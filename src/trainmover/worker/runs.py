@@ -452,13 +452,17 @@ class Runs:
             self._control.member, self._control.joiner = place.member, place
 
     def _has_failed_in_place(self, member: Member, ended: Ended) -> bool:
-        """Whether the run ended while its rank went back in place; another process takes the rank
-        then. Only an error of trainmover's own does so: the script is not run meanwhile."""
-        is_there = member.is_shadow and isinstance(self._control.joiner, InPlace)
-        if ended.unwound or not is_there:
+        """Whether the run ended while its rank went back in place: a fresh process takes the rank
+        then, in the sandbox."""
+        place = self._control.joiner
+        if not (member.is_shadow and isinstance(place, InPlace)):
+            return False
+        error = f"{ended.error}; please report it with the log" if ended.error else ""
+        why = place.failed or error
+        if not why:
             return False
         self._forget(member)
-        reason = f"going back in place failed: {ended.error}; please report it with the log"
+        reason = f"going back in place failed: {why}"
         self._say(SandboxFailed(rank=member.rank, reason=reason, again=True))
         return True
 

@@ -7,7 +7,8 @@
                         snapshot and the script's graph, and trains on
 
 It takes what a switchover takes. Where the script stands in another pass or another loop than in
-the snapshot, the script is left, and run again in the sandbox (`worker/runs.py`).
+the snapshot, the script is left, and run again in the sandbox (`worker/runs.py`); where it turns
+out only then that the snapshot does not fit, in a fresh process.
 """
 
 import dis
@@ -47,9 +48,13 @@ class Orders(NamedTuple):
 
 
 class InPlace:
-    """Stand-in for a run in the sandbox: the run is live, and becomes a joiner where it stands."""
+    """Stand-in for a run in the sandbox: the run is live, and becomes a joiner where it stands.
+
+    failed  why it cannot; ""
+    """
 
     is_only_held = False
+    failed = ""
 
     def __init__(self, member: Member, run: int, token: bytes) -> None:
         self.member, self.run = member, run
@@ -91,7 +96,6 @@ class Rollback:
 
     def __init__(self, member: Member, orders: Orders, token: bytes) -> None:
         self._member, self._orders, self._token = member, orders, token
-        self._is_possible = True
         self._fetched: dict[int, int] = {}
         self._went_back = False
 
@@ -124,7 +128,7 @@ class Rollback:
         """Whether this rank goes back, as far as it knows."""
         member = self._member
         is_live = not member.is_shadow and not member.over and member.recording.recorder is None
-        return self._is_possible and is_live and member.standing.goes_back
+        return is_live and member.standing.goes_back
 
     def go_back(self, frame: FrameType) -> bool:
         """Have the rank stand at this fetch as in its snapshot, live. False: it stood elsewhere.
@@ -184,17 +188,13 @@ class Rollback:
             parked = Parked(rank=member.rank, epoch=bind.epoch, trace=place.trace(), bind_ms=0)
             member.say(parked)
             takeover.begin(bind.epoch)
+            member.updates.changes.loaded(member.tracked)
         except StateMismatch as error:
-            self._is_possible = False
-            takeover.lacks(error.happened)
+            place.failed = error.happened
             raise Unwind from error
-        except Exception as error:
-            print_exception(
-                error
-            )  # An error of ours, whose lines the script's error does not show.
+        except Exception as error:  # Of our own: the script's traceback does not show its lines.
+            print_exception(error)
             raise
-        member.updates.changes.loaded(member.tracked)
         if takeover.journey is not None:
-            self._is_possible = False
-            takeover.lacks("the snapshot is of another place in the script")
+            place.failed = "the snapshot is of another place in the script"
             raise Unwind
