@@ -139,7 +139,7 @@ class Runs:
         self._control.member = member
         member.deposit.follow(order.buddies[rank], order.epoch, order.further.get(rank, ""))
         ended = self._run(member)
-        if self._has_failed_in_place(member, ended):
+        if self._has_failed_in_place(member):
             return
         if self._told_to_leave(ended, NONE):
             self._leave(member)
@@ -211,7 +211,7 @@ class Runs:
                 self._sandbox_failed(joiner, ended)
             elif shadow.outdated is not None and self._try_way(order, shadow.outdated):
                 self._join(order, holds=True)
-        elif self._has_failed_in_place(member, ended):
+        elif self._has_failed_in_place(member):
             return
         elif self._told_to_leave(ended, shadow.bound_for):
             self._leave(member)
@@ -451,18 +451,14 @@ class Runs:
         with self._standing.changed:
             self._control.member, self._control.joiner = place.member, place
 
-    def _has_failed_in_place(self, member: Member, ended: Ended) -> bool:
+    def _has_failed_in_place(self, member: Member) -> bool:
         """Whether the run ended while its rank went back in place: a fresh process takes the rank
         then, in the sandbox."""
         place = self._control.joiner
-        if not (member.is_shadow and isinstance(place, InPlace)):
-            return False
-        error = f"{ended.error}; please report it with the log" if ended.error else ""
-        why = place.failed or error
-        if not why:
+        if not (member.is_shadow and isinstance(place, InPlace) and place.failed):
             return False
         self._forget(member)
-        reason = f"going back in place failed: {why}"
+        reason = f"going back in place failed: {place.failed}"
         self._say(SandboxFailed(rank=member.rank, reason=reason, again=True))
         return True
 

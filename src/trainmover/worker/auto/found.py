@@ -3,8 +3,8 @@
 
 The search begins at the variables of the script's frames and modules and goes through containers,
 attributes and closures, breadth first, so a thing has the name of its shortest path: `model`,
-`self.optimizer`, `trainer.models[0]`. The order is that of the script, the same on every rank that
-runs the same lines.
+`self.optimizer`, `trainer.models[0]`. It does not go through trainmover's own objects. The order is
+that of the script, the same on every rank that runs the same lines.
 """
 
 import types
@@ -15,6 +15,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from trainmover.graph.layout import is_runtime
 from trainmover.graph.script import is_own_name
 
 OBJECTS_MAX = 100_000
@@ -34,7 +35,7 @@ def found(roots: Iterable[Mapping[str, Any]]) -> dict[str, nn.Module | Optimizer
     seen: dict[int, Any] = {}
     while waiting and len(seen) < OBJECTS_MAX:
         path, obj = waiting.popleft()
-        if isinstance(obj, _LEAVES) or id(obj) in seen:
+        if isinstance(obj, _LEAVES) or id(obj) in seen or _is_ours(obj):
             continue
         seen[id(obj)] = obj
         if isinstance(obj, Optimizer):
@@ -74,6 +75,13 @@ def _inside(path: str, obj: Any) -> Iterator[tuple[str, Any]]:
     else:
         own = {name: value for name, value in vars(obj).items() if not name.startswith("_")}
         yield from ((f"{path}.{name}", value) for name, value in own.items())
+
+
+def _is_ours(obj: Any) -> bool:
+    """Whether it is trainmover's, or the process's: from there one comes to what runs of before
+    have left."""
+    module = getattr(obj, "__module__", None) or ""
+    return is_runtime(type(obj)) or (type(module) is str and module.startswith("trainmover."))
 
 
 def _content(cell: types.CellType) -> Iterator[Any]:

@@ -12,6 +12,8 @@ out only then that the snapshot does not fit, in a fresh process.
 """
 
 import dis
+import os
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -25,7 +27,6 @@ from trainmover.protocol.messages import Bind, Parked
 from trainmover.sandbox.process.overlay import Overlay
 from trainmover.state.arrangement import Arrangement, check
 from trainmover.state.encode import decode
-from trainmover.tracebacks import print_exception
 from trainmover.worker.join.refusal import Refusal, keeps_casts
 from trainmover.worker.join.taken import in_header
 from trainmover.worker.join.takeover import Takeover
@@ -192,9 +193,16 @@ class Rollback:
         except StateMismatch as error:
             place.failed = error.happened
             raise Unwind from error
-        except Exception as error:  # Of our own: the script's traceback does not show its lines.
-            print_exception(error)
-            raise
+        except Exception as error:
+            place.failed = _of_ours(error)
+            raise Unwind from error
         if takeover.journey is not None:
             place.failed = "the snapshot is of another place in the script"
             raise Unwind
+
+
+def _of_ours(error: Exception) -> str:
+    """Return an error that only trainmover can have made: the script is not run meanwhile."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(at.filename)} line {at.lineno}"
+    return f"{type(error).__name__}: {error} (at {where}; please report it)"
