@@ -118,6 +118,7 @@ MAKERS: list[Callable[[random.Random], Any]] = [
     lambda r: enumerate(range(9)),
     lambda r: zip([1, 2, 3], iter("abc"), strict=False),
     lambda r: functools.partial(max, r.randrange(9)),
+    lambda r: functools.partial(torch.sum, dim=r.randrange(2)),
     lambda r: ValueError("text", r.randrange(9)),
     lambda r: r.choice([*Color]),
     lambda r: Pair(r.random(), None),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 
+from trainmover.sandbox.process.isolation import Isolation
 from trainmover.worker.auto.found import found
 
 
@@ -33,6 +34,13 @@ def test_containers_objects_and_closures_are_looked_into() -> None:
         "trainer.models[0]": student,
         "trainer.optimizers['sgd']": trainer.optimizers["sgd"],
     }
+
+
+def test_the_search_does_not_go_through_ours() -> None:
+    """From a process group one comes to signals' handlers, and to a trainer of a run before."""
+    kept = Isolation.__new__(Isolation)
+    vars(kept)["left"] = nn.Linear(1, 1)
+    assert found([{"group": SimpleNamespace(inside=kept)}]) == {}
 
 
 def test_the_first_names_count() -> None:

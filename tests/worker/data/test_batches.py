@@ -14,6 +14,7 @@ from torch.utils.data import (
     DistributedSampler,
     IterableDataset,
     RandomSampler,
+    Sampler,
     WeightedRandomSampler,
 )
 
@@ -252,6 +253,30 @@ def check_resumes(make: Callable[[], Any], places: Callable[[int], list[int]]) -
 def test_resumes_bitwise_from_every_place(name: str) -> None:
     makes_one_late = name == "own generators"
     check_resumes(LOADERS[name], lambda count: list(range(makes_one_late, count)))
+
+
+def test_a_sampler_may_make_its_generator_as_its_first_pass_begins() -> None:
+    """As Accelerate's does: the pass begins again where there is one already."""
+
+    class Seeded(Sampler[int]):
+        generator: torch.Generator | None = None
+
+        def __iter__(self) -> Iterator[int]:
+            self.generator = self.generator or torch.Generator()
+            self.generator.manual_seed(5)
+            return iter(torch.randperm(12, generator=self.generator).tolist())
+
+        def __len__(self) -> int:
+            return 12
+
+    def make() -> Batches:
+        return watched(DataLoader(list(range(12)), 2, sampler=Seeded()))
+
+    expected, place, used = make(), make(), make()
+    assert [next(place)[0] for _ in range(3)] == [next(expected)[0] for _ in range(3)]
+    next(used)
+    used.resume(place.position())
+    assert [*map(torch.Tensor.tolist, used)] == [*map(torch.Tensor.tolist, expected)]
 
 
 def test_a_generator_that_is_made_with_the_first_sample_is_refused_before_it() -> None:
