@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from trainmover.asked import same_value
 from trainmover.graph.kinds.memory import seen_bytes, view_in, without_view
 from trainmover.graph.machine import is_fact
 from trainmover.graph.nodes import (
     LEFT_OUT,
+    PLAIN,
     Graph,
     Node,
     Path,
@@ -103,8 +105,9 @@ class _Comparison:
             if len(mine) != len(other):
                 return f"{len(mine)} items", f"{len(other)} items"
             for number, (a, b) in enumerate(zip(mine, other, strict=True)):
-                label = _label(number, a) if isinstance(mine, list) else ""
-                self._pending.append((a, b, (path, label), kind))
+                if not _is_same(a, b):
+                    label = _label(number, a) if isinstance(mine, list) else ""
+                    self._pending.append((a, b, (path, label), kind))
             return None
         if _is_equal(mine, other):
             return None
@@ -128,8 +131,9 @@ class _Comparison:
     def _compare_names(
         self, mine: dict[Any, Any], other: dict[Any, Any], path: Path, kind: str
     ) -> tuple[str, str] | None:
-        for name in [one for one in mine if one in other]:
-            self._pending.append((mine[name], other[name], (path, f".{name}"), kind))
+        for name, one in mine.items():
+            if name in other and not _is_same(one, other[name]):
+                self._pending.append((one, other[name], (path, f".{name}"), kind))
         if mine.keys() == other.keys():
             return None
         only = (
@@ -235,6 +239,14 @@ def _label(number: int, one: Any) -> str:
     """Return the label of an item; of a pair in a dict the key, if that is a plain value."""
     is_pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], tuple)
     return f"[{one[0][0]!r}]" if is_pair and len(one[0]) == 1 else f"[{number}]"
+
+
+def _is_same(mine: Any, other: Any) -> bool:
+    """Tell whether two references or values lead to no node, and are the same: most are."""
+    if type(mine) is tuple:
+        leads_on = len(mine) > 1 and not (len(mine) == 2 and mine[0] and type(mine[1]) is str)
+        return not leads_on and same_value(mine, other)
+    return type(mine) in PLAIN and same_value(mine, other)
 
 
 def _is_equal(mine: Any, other: Any) -> bool:

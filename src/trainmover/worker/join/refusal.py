@@ -36,6 +36,7 @@ class Refusal:
         self.graph: Graph | None = None
         self.is_trial = False
         self.elsewhere: RankRecord | None = None
+        self._is_restored = False
         self._script_graph = script_graph
         self._rank = rank
         self._loops = loops
@@ -80,22 +81,25 @@ class Refusal:
                 "It stands where no other machine comes to.",
                 "let the way to a fetch depend on tracked state, or on nothing",
             )
+        self._is_restored = not notes
         return notes
 
     def check(self) -> None:
         """At the fetch where the rank stood. Raises StateMismatch if the script cannot hold what
         the rank's held: no step must count that is made with it."""
         self._refuse_casts()
-        notes = self.restore()
-        if not notes:
-            assert self.graph is not None
-            notes = self._script_graph.unlike(self.graph, sys._getframe(1))
-        if notes:
+        if self._is_restored and not self._unlike():
+            return  # Mostly: nothing has changed since.
+        if notes := self.restore() or self._unlike():
             self._raise(
                 f"{notes[0]} (at {_iterating()})",
                 "The script holds it itself, and this machine cannot have it as the rank had it.",
                 "track the object that holds it",
             )
+
+    def _unlike(self) -> list[str]:
+        assert self.graph is not None
+        return self._script_graph.unlike(self.graph, sys._getframe(2))
 
     def _refuse_casts(self) -> None:
         """Within torch.autocast torch keeps to what it has cast a weight to at its first use, also

@@ -270,8 +270,9 @@ def take(
         return direct.receive(str(order.epoch), tensors, cancelled, lambda here: tell(here, whole))
 
     coming = _Coming(tracked, early, receive, arrived=arrived)
-    with ThreadPoolExecutor(1, "tm-early") as pool, torch.no_grad():
+    with ThreadPoolExecutor(2, "tm-early") as pool, torch.no_grad():
         early.hash(pool)  # While the source hashes what it has.
+        kept = None if own or known else pool.submit(_record_from_vault, order, rank, token)
         report = fetch(
             [source.address for source in sources],
             token=token,
@@ -289,10 +290,10 @@ def take(
     graph = None
     if known is not None:
         record = known
-    elif source == rank:
+    elif kept is None:
         record, graph = in_header(coming.header)
     else:
-        record, graph = _record_from_vault(order, rank, token)
+        record, graph = kept.result()
     proofs = {ranks[address]: Proof.from_bytes(data) for address, data in report.proofs.items()}
     if not own:
         _check(rank, proofs, None if rank in order.diverged else record.sample)
