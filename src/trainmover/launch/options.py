@@ -21,6 +21,7 @@ class RunOptions:
 
     journal     where to keep the journal; None: it goes with the run
     report      file for a report at the end; None: none
+    notify_cmd  the shell's command to run at losses and the end; "": none
     progress    whether the screen says how far the run is
     token_file  a token to use; None: a fresh one
     api_bind    host:port of the API, for other hosts too; "": port `api_port` on loopback
@@ -90,6 +91,7 @@ class RunOptions:
     run_id: str = ""
     journal: Path | None = None
     report: Path | None = None
+    notify_cmd: str = ""
     progress: bool = True
     api_port: int = 0
     api_bind: str = ""

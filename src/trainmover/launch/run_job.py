@@ -7,7 +7,7 @@ which may be lost, is what `supervise` runs.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from trainmover.ids import MachineId
 from trainmover.journal import Journal
 from trainmover.launch.controller.hosting import Hosting, RunHandle, RunResult
 from trainmover.launch.fork_server import ForkServerProcess, hash_seed_of
+from trainmover.launch.notify import Notifier, notifications
 from trainmover.launch.options import RunOptions
 from trainmover.launch.place import RunPlace
 from trainmover.launch.processes import LocalProcesses, usable
@@ -58,6 +59,7 @@ class _Call:
         self._on_change = on_change
         self._on_ready = on_ready
         self._hosting: Hosting | None = None
+        self._notifier: Notifier | None = None
         self._ready = False
         self._stop: tuple[str, int] | None = None
         self._worker_pids: set[int] = set()
@@ -78,6 +80,7 @@ class _Call:
             journal = Journal.create(place.run.journal, spec)
             stack.callback(journal.close)
             stack.callback(journal.checkpoint)
+            self._may_notify(stack, place)
             hosting = self._host(stack, place, journal)
             stack.callback(self._reap)
             processes.start_machines(stack)
@@ -96,6 +99,18 @@ class _Call:
         stack.callback(loop.set_exception_handler, None)
         return self._hosting
 
+    def _may_notify(self, stack: AsyncExitStack, place: RunPlace) -> None:
+        if not self._options.notify_cmd:
+            return
+        loop = asyncio.get_running_loop()
+
+        def warn(text: str) -> None:
+            with suppress(RuntimeError):  # The loop is closed: nobody hears it any more.
+                loop.call_soon_threadsafe(self._note, text)
+
+        self._notifier = Notifier(self._options.notify_cmd, place.run.run_id, warn)
+        stack.callback(self._notifier.close)
+
     def _say_ready(self, place: RunPlace, hosting: Hosting) -> None:
         place.directory.publish(place.run)
         self._ready = True
@@ -109,6 +124,9 @@ class _Call:
     def _notice(self, notice: Notice) -> None:
         if isinstance(notice, Happened):
             self._keep_pids(notice)
+            if self._notifier is not None:
+                for one in notifications(notice.before, notice.after, notice.text):
+                    self._notifier.tell(one)
         if self._on_change is not None and self._hosting is not None:
             self._on_change(notice, self._hosting.handle)
 

@@ -77,6 +77,7 @@ def parse(argv: list[str]) -> RunFlags:
         log=_log(flags, nproc),
         run_id=flags.run_id,
         journal=flags.journal,
+        notify_cmd=flags.notify_cmd,
         progress=not flags.no_progress,
         report=flag_values.report(flags.report),
         api_port=flag_values.port(flags.api_port),

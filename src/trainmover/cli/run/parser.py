@@ -93,6 +93,10 @@ _ANOMALIES_HELP = "machines that seem about to fail: watch for them, act (move),
 _NOTICES_HELP = "machines that say they will be taken away: act (move), watch (say it), or off"
 _NAN_HELP = "of a reported number that is NaN or infinite: ignore it, report it, or stop the job"
 _BANDWIDTH_HELP = "what a machine may send of its state, as 500MB/s; no limit by default"
+_NOTIFY_HELP = (
+    "run this at a loss, when it is over, when no standby is left, while the job waits for a "
+    "machine, and at the end: TRAINMOVER_EVENT, TRAINMOVER_TEXT, and JSON on its input"
+)
 _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _ENGINE_HELP = "have machines started, replaced and given back by: local, slurm"
@@ -220,6 +224,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--fingerprint-every", type=int, default=often, metavar="STEPS", help=_FINGERPRINT_HELP)
     add("--journal", type=Path, metavar="PATH", help="keep the run's journal here")
     add("--report", type=Path, metavar="FILE", help=_REPORT_HELP)
+    add("--notify-cmd", default="", metavar="CMD", help=_NOTIFY_HELP)
     add("--no-progress", action="store_true", help="do not say how far the run is")
     add("--api-port", type=int, default=0, metavar="PORT", help="of the HTTP API; 0: any free one")
     add(
