@@ -11,6 +11,7 @@ import torch
 
 from tests.graph.carrying import SCRIPT
 from trainmover.graph.process import ProcessState
+from trainmover.graph.script import loops_last
 
 
 def changed(process: ProcessState, before: dict[str, object]) -> set[str]:
@@ -71,3 +72,9 @@ def test_an_environment_of_the_script_s_own_is_read(monkeypatch: pytest.MonkeyPa
     before = process.seen()
     monkeypatch.setattr(os, "environ", {**os.environ, "OF_A_TEST": "1"})
     assert changed(process, before) == {"environment"}
+
+
+def test_variables_that_hold_loops_are_restored_last() -> None:
+    names = {"_tm_1": 1, "meter": 2, "_tm_2": 3, "batches": 4}
+    assert [*loops_last(names)] == ["meter", "batches", "_tm_1", "_tm_2"]
+    assert loops_last({"meter": 2}) == {"meter": 2}

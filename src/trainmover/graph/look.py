@@ -26,7 +26,7 @@ from trainmover.graph.live import FREE, LiveWalk
 from trainmover.graph.loose import loose_objects
 from trainmover.graph.machine import facts
 from trainmover.graph.nodes import Graph, Ref, Roots, node_number, path_text
-from trainmover.graph.script import Script, is_own_name
+from trainmover.graph.script import Script, is_own_name, loops_last
 from trainmover.graph.walk import ADDRESS_MIN
 
 _PLACES_MAX = 4
@@ -223,7 +223,7 @@ class Look:
         self._read_modules()
         for position, frame in enumerate(frames):
             owner = (None, f"{frame.f_code.co_qualname}()")
-            self._read_group(("frames", position), stack.locals_of(frame), owner)
+            self._read_group(("frames", position), loops_last(stack.locals_of(frame)), owner)
         for position in range(len(frames), self._depth):
             self._remove_group(("frames", position))
         self._depth = len(frames)
@@ -295,7 +295,7 @@ class Look:
             names = self._modules[module]
             self._read_group(
                 ("modules", module),
-                {name: one for name, one in names.items() if is_own_name(name)},
+                loops_last({name: one for name, one in names.items() if is_own_name(name)}),
                 (None, module),
             )
             if self._is_native:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from trainmover.loops.rewrite import PREFIX
+
 _GLOBALS_OF_PYTHON = frozenset(
     {"__builtins__", "__spec__", "__loader__", "__cached__", "__file__", "__name__", "__package__"}
     | {"__annotations__", "__doc__", "__path__", "__warningregistry__", "__tm__"}
@@ -31,6 +33,20 @@ _FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def is_own_name(name: str) -> bool:
     """Tell whether a name in one of the script's modules is its own, not put there by others."""
     return name not in _GLOBALS_OF_PYTHON and not _OF_COMPILER.match(name)
+
+
+def loops_last(names: dict[str, Any]) -> dict[str, Any]:
+    """Return variables in the order in which they are to be restored: those that hold loops last.
+
+    An iterator in C shows nothing of what it holds: an object that is met through one first would
+    be made anew, and not be the one that a variable has.
+    """
+    loops = [name for name in names if name.startswith(PREFIX)]
+    if not loops:
+        return names
+    return {name: one for name, one in names.items() if name not in loops} | {
+        name: names[name] for name in loops
+    }
 
 
 class CodeKey(NamedTuple):

@@ -30,7 +30,7 @@ from trainmover.graph.nodes import (
     path_text,
     type_name,
 )
-from trainmover.graph.script import Script, is_importable, is_own_name
+from trainmover.graph.script import Script, is_importable, is_own_name, loops_last
 
 _IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 ADDRESS_MIN = 1 << 32
@@ -219,14 +219,13 @@ def capture(
         roots.process[name] = walk.ref(value, None, f"<{name}>")
     for module, names in script.modules().items():
         owner = (None, module)
+        own = loops_last({name: one for name, one in list(names.items()) if is_own_name(name)})
         roots.modules[module] = {
-            name: walk.ref(value, owner, f".{name}")
-            for name, value in list(names.items())
-            if is_own_name(name)
+            name: walk.ref(value, owner, f".{name}") for name, value in own.items()
         }
     for frame in frames:
         owner = (None, f"{frame.f_code.co_qualname}()")
-        values = stack.locals_of(frame).items()
+        values = loops_last(stack.locals_of(frame)).items()
         roots.frames.append({name: walk.ref(one, owner, f".{name}") for name, one in values})
     walk.finish()
     if with_loose:
