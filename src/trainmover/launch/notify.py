@@ -8,7 +8,7 @@
     ended       the job is over
 
 `notifications` decides, purely; `Notifier` runs the command for each, beside the job. The command
-is the shell's. It finds TRAINMOVER_EVENT, TRAINMOVER_TEXT and TRAINMOVER_RUN_ID in its environment,
+is the shell's. It finds TRAINMOVER_EVENT, TRAINMOVER_TEXT and TRAINMOVER_RUN in its environment,
 and one line of JSON on its standard input. One runs at a time, each for so long at most; whatever
 becomes of it, the job goes on.
 """
@@ -20,7 +20,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainmover.controller.policies.plans.standbys import ready
 from trainmover.controller.state import Incident, Job, Kind, Outcome, Phase
@@ -111,9 +111,11 @@ class Notifier:
             self._run(notification)
 
     def _run(self, notification: Notification) -> None:
-        said: dict[str, Any] = {"run_id": self._run_id} | notification._asdict()
-        names = {"EVENT": notification.event, "TEXT": notification.text, "RUN_ID": self._run_id}
-        environment = {f"TRAINMOVER_{name}": text for name, text in names.items()}
+        event, text, status = notification
+        said = {"run_id": self._run_id, "event": event, "text": text, "status": status}
+        # Not TRAINMOVER_RUN_ID: by that the processes of a run are known, which end with it.
+        names = {"EVENT": event, "TEXT": text, "RUN": self._run_id}
+        environment = {f"TRAINMOVER_{name}": value for name, value in names.items()}
         try:
             process = subprocess.Popen(
                 self._command,

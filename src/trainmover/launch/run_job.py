@@ -80,9 +80,9 @@ class _Call:
             journal = Journal.create(place.run.journal, spec)
             stack.callback(journal.close)
             stack.callback(journal.checkpoint)
-            self._may_notify(stack, place)
             hosting = self._host(stack, place, journal)
             stack.callback(self._reap)
+            self._may_notify(stack, place)  # Its last command ends before all is reaped.
             processes.start_machines(stack)
             await hosting.serve(place.control, place.api, stack)
             hosting.store_is_at(processes.store.address)
