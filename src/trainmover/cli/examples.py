@@ -95,6 +95,7 @@ EXAMPLES: dict[str, list[str]] = {
         "trainmover completion zsh > ~/.zfunc/_trainmover",
         "trainmover completion fish > ~/.config/fish/completions/trainmover.fish",
     ],
+    "config": ["trainmover config", "trainmover config --config cluster.toml --json"],
     "version": ["trainmover version", "trainmover version --json"],
 }
 

@@ -281,5 +281,10 @@ def completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS)
 
 
+def config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="in place of trainmover.toml")
+    parser.add_argument("--json", action="store_true", help=_JSON)
+
+
 def version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -168,6 +168,11 @@ VERBS = {
         "trainmover.cli.completion",
         flags.completion,
     ),
+    "config": Verb(
+        "show what a run started here takes from trainmover.toml and the environment",
+        "trainmover.cli.run.config",
+        flags.config,
+    ),
     "version": Verb(
         "show the versions of trainmover, torch and Python",
         "trainmover.cli.version",

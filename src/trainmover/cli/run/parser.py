@@ -97,6 +97,7 @@ _NOTIFY_HELP = (
     "run this at a loss, when it is over, when no standby is left, while the job waits for a "
     "machine, and at the end: TRAINMOVER_EVENT, TRAINMOVER_TEXT, and JSON on its input"
 )
+_CONFIG_HELP = "flags in a file, as standbys = 2; by default trainmover.toml of this folder"
 _REPORT_HELP = "at the end, write where the time went: as .html, .json or .txt"
 _BIND_HELP = "address for machines on other hosts; start each there: trainmover agent"
 _ENGINE_HELP = "have machines started, replaced and given back by: local, slurm"
@@ -241,6 +242,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--tls-cert", type=absolute, default="", metavar="FILE", help=_TLS_CERT_HELP)
     add("--tls-key", type=absolute, default="", metavar="FILE", help="of --tls-cert; yours only")
     add("--tls-ca", type=absolute, default="", metavar="FILE", help="authorities to believe")
+    add("--config", type=Path, metavar="FILE", help=_CONFIG_HELP)
     add("--run-id", default="", metavar="ID", help="name of the run")
     add("--run-dir", type=Path, metavar="DIR", help="private files of the run; removed at its end")
     add("--worker-program", default="[]", help=argparse.SUPPRESS)  # for tests

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainmover.cli.output import say
 from trainmover.cli.run.parser import look
+from trainmover.cli.run.settings import with_settings
 from trainmover.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """Return the script's exit status; 130 after Ctrl-C, 143 after SIGTERM."""
+    argv = with_settings(argv)
     _look(argv)
     with _fork_server(argv) as fork_server:  # first: it imports torch in the time in which we do
         from trainmover.cli.run.flags import parse
