@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from harness import Live, Outcomes, run
 
-SCRIPTS = ["adversary", "ahead", "drawn", "plain", "trainer"]
+SCRIPTS = ["adversary", "ahead", "drawn", "plain", "sharded", "trainer"]
 FAULTS = ["m2:compute:20:kill", "m2:gate:14:kill", "m2:passed:16:kill", "m2:fetch:13:kill"]
 
 
@@ -36,6 +36,14 @@ def test_a_machine_is_lost(name: str, fault: str) -> None:
     outcome = train(name, drill=fault, **often)
     assert_same(outcome, calm)
     assert [one.machine for one in outcome.job.incidents if one.downtime_ms] == ["m2"]
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("name", ["plain", "sharded"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_machine_of_two_ranks_is_lost(name: str, fault: str) -> None:
+    size = {"machines": 2, "nproc": 2}
+    assert_same(train(name, drill=fault, **size), train(name, standbys=0, **size))
 
 
 @pytest.mark.turns(2)
