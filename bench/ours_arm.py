@@ -104,13 +104,14 @@ class Plan:
         self._left = list(wanted)
         self._readiness = readiness
         self._next_step = SETTLE_STEPS
-        self._step = 0
+        self._steps: dict[Rank, int] = {}
         self.waits: asyncio.Future[object] | None = None
 
     def __call__(self, notice: Notice, handle: RunHandle) -> None:
         job = handle.server.job
         if isinstance(notice, Stepped) and notice.rows:
-            self._step = max(self._step, notice.rows[-1].step)
+            known = self._steps.get(notice.rank, 0)
+            self._steps[notice.rank] = max(known, notice.rows[-1].step)
         if not quiet(job) or (self.waits is not None and not self.waits.done()):
             self._next_step = self._step + SETTLE_STEPS
         elif self._step >= self._next_step and not self._left:
@@ -118,6 +119,11 @@ class Plan:
         elif self._step >= self._next_step and ready(job, self._readiness):
             self._next_step = self._step + SETTLE_STEPS
             self._begin(self._left.pop(0), handle)
+
+    @property
+    def _step(self) -> int:
+        """The last one that all ranks have told: some tell later than others."""
+        return min(self._steps.values(), default=0)
 
     def _begin(self, wanted: Wanted, handle: RunHandle) -> None:
         """Losses come at any moment of a step; a step is told as it is committed."""
