@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from trainmover.controller.policies.plans.standbys import ready
 from trainmover.controller.state import Incident, Job, Kind, Outcome, Phase
-from trainmover.server.view.redundancy import redundancy_json
+from trainmover.server.view.redundancy import redundancy_json, waits
 
 LIMIT_S = 30.0
 CLOSE_S = 10.0
@@ -33,7 +33,7 @@ WAITING_MAX = 100
 
 
 class Notification(NamedTuple):
-    """What has happened, and a sentence for people. status: of the run, if it has ended."""
+    """Event, and a sentence for people. status: of the run, if it has ended"""
 
     event: str
     text: str
@@ -62,14 +62,10 @@ def _of_incident(was: Incident | None, incident: Incident, text: str) -> Iterato
 
 
 def _of_machines(before: Job, after: Job) -> Iterator[Notification]:
-    if _waits(after) and not _waits(before):
+    if waits(after) and not waits(before):
         yield Notification("waiting", "no machine is left for a lost one: the job waits for one")
     if after.phase is Phase.RUNNING and ready(before) and not ready(after):
         yield Notification("no-standby", redundancy_json(after)["text"])
-
-
-def _waits(job: Job) -> bool:
-    return job.change is not None and bool(job.change.missing)
 
 
 def _end(before: Job, after: Job) -> Iterator[Notification]:
@@ -79,7 +75,7 @@ def _end(before: Job, after: Job) -> Iterator[Notification]:
 
 
 class Notifier:
-    """Of one run.
+    """Thread that runs the command of one run, for one notification after the other.
 
     warn  says a sentence on the run's screen; called in the notifier's thread
     """

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainmover.cli.run.parser import known_flags, own_flags
+from trainmover.cli.run.parser import known_flags, ours
 from trainmover.cli.suggest import did_you_mean
 from trainmover.errors import UserError
 
@@ -27,6 +27,10 @@ NOT_IN_ENVIRONMENT = frozenset(
 )
 """Whose variables mean something else, or would reach the script's own processes."""
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+Flags = dict[str, argparse.Action]
+"""By long name with dashes."""
 
 
 class Setting(NamedTuple):
@@ -52,12 +56,13 @@ def settings(argv: list[str], environment: Mapping[str, str]) -> list[Setting]:
     known = known_flags()
     given, _ = known.parse_known_args(argv)
     path = given.config or (Path(FILE) if Path(FILE).is_file() else None)
-    of_file = [] if path is None else [*_of_file(path, known)]
-    return [*of_file, *_of_environment(environment, known)]
-
-
-def _of_file(path: Path, known: argparse.ArgumentParser) -> Iterator[Setting]:
     flags = _by_flag(known)
+    of_file = [] if path is None else [*_of_file(path, flags)]
+    own = {flag: one for flag, one in flags.items() if one.dest in ours(known)}
+    return [*of_file, *_of_environment(environment, own)]
+
+
+def _of_file(path: Path, flags: Flags) -> Iterator[Setting]:
     for name, value in _read(path).items():
         flag = f"--{name.replace('_', '-')}"
         if flag not in flags or flag in ("--config", "--help"):
@@ -103,16 +108,13 @@ def _other(path: Path, name: str, wanted: str) -> UserError:
     )
 
 
-def _of_environment(
-    environment: Mapping[str, str], known: argparse.ArgumentParser
-) -> Iterator[Setting]:
-    flags = _by_flag(known)
-    for flag, takes_value in own_flags().items():
+def _of_environment(environment: Mapping[str, str], own: Flags) -> Iterator[Setting]:
+    for flag, action in own.items():
         variable = PREFIX + flag.removeprefix("--").replace("-", "_").upper()
-        if variable not in environment or flag in NOT_IN_ENVIRONMENT or flag not in flags:
+        if variable not in environment or flag in NOT_IN_ENVIRONMENT:
             continue
         value = environment[variable]
-        if takes_value:
+        if action.nargs != 0:
             yield Setting(flag, value, variable)
         elif value.lower() in _ON:
             yield Setting(flag, None, variable)
@@ -124,8 +126,8 @@ def _of_environment(
             )
 
 
-def _by_flag(known: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """Return each flag by its long name with dashes."""
+def _by_flag(known: argparse.ArgumentParser) -> Flags:
+    """Return each flag that a parser knows."""
     return {
         option: action
         for action in known._actions

@@ -18,8 +18,7 @@ ADD = "trainmover add starts one here"
 def redundancy_json(job: Job) -> dict[str, Any]:
     """Return standbys wanted, ready and on their way, with a sentence. alarm: none is ready."""
     count, more = len(ready(job)), len(coming(job))
-    waits = job.change is not None and bool(job.change.missing)
-    alarm = not count and job.phase is Phase.RUNNING and not waits
+    alarm = not count and job.phase is Phase.RUNNING and not waits(job)
     text = f"standbys {count} of {job.spec.standbys} ready"
     if more:
         text += f", {more} on the way"
@@ -32,6 +31,11 @@ def redundancy_json(job: Job) -> dict[str, Any]:
         "alarm": alarm,
         "text": text,
     }
+
+
+def waits(job: Job) -> bool:
+    """Tell whether no machine is left for a lost one, and the job waits for one."""
+    return job.change is not None and bool(job.change.missing)
 
 
 def _next_loss(job: Job) -> str:

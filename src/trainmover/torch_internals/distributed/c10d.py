@@ -24,6 +24,7 @@ from torch._C._distributed_c10d import (
     Store,
     TCPStore,
     Work,
+    _compute_bucket_assignment_by_size,
     get_debug_level,
 )
 from torch.distributed.distributed_c10d import GroupName
@@ -45,6 +46,7 @@ __all__ = [
     "Store",
     "TCPStore",
     "Work",
+    "_compute_bucket_assignment_by_size",
     "get_debug_level",
 ]
 

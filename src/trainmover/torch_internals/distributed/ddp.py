@@ -17,12 +17,15 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from trainmover.torch_internals.distributed.c10d import ProcessGroup, Work
+from trainmover.torch_internals.distributed.c10d import (
+    ProcessGroup,
+    Work,
+    _compute_bucket_assignment_by_size,
+)
 
 SYNC_FLAGS = ("require_forward_param_sync", "require_backward_grad_sync")
 STANDING = attrgetter(*SYNC_FLAGS, "_has_rebuilt_buckets")
@@ -138,8 +141,7 @@ def _first_buckets(wrapper: DistributedDataParallel) -> Buckets:
     sparse = {id(one.weight) for one in tables if one.sparse}
     is_sparse = [id(one) in sparse for one in parameters]
     tensors: list[Tensor] = [*parameters]
-    compute: Any = vars(dist)["_compute_bucket_assignment_by_size"]
-    made, _ = compute(tensors, [sys.maxsize], is_sparse)
+    made, _ = _compute_bucket_assignment_by_size(tensors, [sys.maxsize], is_sparse)
     return [[*numbers] for numbers in reversed(made)]
 
 

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from trainmover.graph.layout import is_runtime
 from trainmover.graph.script import is_own_name
+from trainmover.loops.rewrite import PREFIX
 
 OBJECTS_MAX = 100_000
 _ITEMS_MAX = 1_000
@@ -51,7 +52,7 @@ def found(roots: Iterable[Mapping[str, Any]]) -> dict[str, nn.Module | Optimizer
 
 def _variables(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in names.items():
-        if is_own_name(name) and not name.startswith("_tm_"):
+        if is_own_name(name) and not name.startswith(PREFIX):
             yield name, value
 
 

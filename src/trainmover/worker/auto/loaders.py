@@ -99,8 +99,8 @@ class LoaderIterator:
         """
         place = here | decode(begun["pass"])
         if source is self.source:
-            for number, (before, _, _) in enumerate(self.given):
-                if is_own and before == place:
+            for number, (before, _, _) in enumerate(self.given if is_own else ()):
+                if before == place:
                     self._again = number
                     return
             if self._again == len(self.given) and self._position() == place:

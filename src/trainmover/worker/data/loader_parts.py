@@ -66,7 +66,8 @@ def loading_generators(loader: Any) -> dict[str, Generator]:
 
 
 def drawing_generators(loader: Any) -> dict[str, Generator]:
-    """Of what draws the indices: a sampler may make its own as its first pass begins."""
+    """Return those of what draws the indices: a sampler may make its own as its first pass
+    begins."""
     return generators_in(_drawing(loader))
 
 
