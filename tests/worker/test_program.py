@@ -244,3 +244,18 @@ def test_a_loader_process_that_was_killed_is_no_fault_of_the_script(
     assert ended.error
     assert ended.killed.endswith(" was killed") is is_lost
     clean_up()
+
+
+def test_a_loader_that_dies_after_the_script_is_noted_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    signals = loaders.signal_handling
+    monkeypatch.setattr(signals, "_error_if_any_worker_fails", fails)
+    loaders.watch_processes()
+    with loaders.told_by_signal(), pytest.raises(RuntimeError, match="pid 7"):
+        signals._error_if_any_worker_fails()
+    loaders.end_passes()
+    signals._error_if_any_worker_fails()
+    assert loaders.killed_process() == 7
+    loaders.end_passes()

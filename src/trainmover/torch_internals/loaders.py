@@ -4,7 +4,8 @@
 import gc
 import multiprocessing
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -18,6 +19,7 @@ UNBEGUN: dict[str, Any] = {"_iterator": None}
 
 _KILLED = re.compile(r"\(pid (\d+)\) is killed by signal: (?:Killed|Terminated)")
 _killed: list[int] = []
+_told: list[bool] = [True]
 YIELDED = "_num_yielded"
 """What `yielded` reads; torchdata calls it so in its states, too."""
 
@@ -76,9 +78,21 @@ def watch_processes() -> None:
         except RuntimeError as error:
             if found := _KILLED.search(str(error)):
                 _killed.append(int(found[1]))
-            raise
+            if _told[0]:
+                raise
 
     _signals._error_if_any_worker_fails = check
+
+
+@contextmanager
+def told_by_signal() -> Iterator[None]:
+    """Have a loader's process that dies raise wherever this process is, as torch does it, until
+    the script is over: afterwards it is noted only, for our own code can do nothing with it."""
+    _told[0] = True
+    try:
+        yield
+    finally:
+        _told[0] = False
 
 
 def killed_process() -> int | None:

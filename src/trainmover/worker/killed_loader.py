@@ -3,7 +3,6 @@
 
 import time
 import traceback
-from contextlib import suppress
 
 from trainmover.torch_internals import loaders
 
@@ -19,8 +18,7 @@ def killed_loader(error: BaseException) -> str:
     cut_off = isinstance(error, _CUT_OFF) and "multiprocessing" in _innermost(error)
     deadline = time.monotonic() + (_ENDS_WITHIN_S if cut_off else 0.0)
     while (pid := loaders.killed_process()) is None and time.monotonic() < deadline:
-        with suppress(RuntimeError):  # So torch says it, wherever this process is.
-            time.sleep(0.05)
+        time.sleep(0.05)
     return "" if pid is None else f"its loader process {pid} was killed"
 
 

@@ -49,6 +49,21 @@ class Ended:
 
 def run_script(argv: list[str], *, module: bool) -> Ended:
     """Run it as `__main__`, as python would. Never raises what the script raises."""
+    try:
+        with loaders.told_by_signal():
+            return _ran(argv, module=module)
+    except BaseException as error:  # noqa: BLE001  The script's outermost frame: becomes a fact.
+        return Ended(
+            code=1,
+            error=traceback.format_exception_only(error)[-1].strip(),
+            traceback=_trimmed(error),
+            where=place_of(traceback.extract_tb(error.__traceback__)),
+            device=is_of_device(error),
+            killed=killed_loader(error),
+        )
+
+
+def _ran(argv: list[str], *, module: bool) -> Ended:
     sys.argv = list(argv)
     try:
         if not module:
@@ -60,17 +75,6 @@ def run_script(argv: list[str], *, module: bool) -> Ended:
         return Ended(unwound=True)
     except SystemExit as exit_:
         return _from_exit(exit_)
-    except BaseException as error:  # noqa: BLE001  The script's outermost frame: becomes a fact.
-        last = traceback.format_exception_only(error)[-1].strip()
-        where = place_of(traceback.extract_tb(error.__traceback__))
-        return Ended(
-            code=1,
-            error=last,
-            traceback=_trimmed(error),
-            where=where,
-            device=is_of_device(error),
-            killed=killed_loader(error),
-        )
     return Ended()
 
 
