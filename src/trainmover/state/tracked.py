@@ -360,11 +360,15 @@ class Tracked:
     def load_bulk_header(self, header: bytes, tensors: Sequence[Tensor]) -> None:
         """Make all objects of a `bulk_header` those of the source; see `load_bulk`.
 
-        Buffers that replicas do not share stay as they are.
+        Buffers that replicas do not share stay as they are. What was too large for a record here
+        only, as gradients that the step under way has left, is dropped: the source has none.
         """
         self._regroup(header)
         remaining = iter(tensors)
-        for name, structure in _structures(header).items():
+        structures = _structures(header)
+        for name in self._large.keys() - structures.keys():
+            self._large[name].load_state_dict({})
+        for name, structure in structures.items():
             own = self._own_buffers(name)
             values = [
                 own[hole.path] if hole.path in own else next(remaining)

@@ -490,3 +490,22 @@ def test_parameters_of_no_tracked_module_are_known_by_the_optimizer_that_updates
     assert loose not in tracked.gradients
     assert len(tracked.gradients) == 3
     assert of_base in tracked.gradients
+
+
+def test_large_ones_of_steps_that_are_undone_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank goes back in place to a moment without gradients, with those of its last step."""
+    monkeypatch.setattr(gradients, "BYTES_MAX", 8)
+    model, tracked = nn.Linear(2, 1), Tracked()
+    tracked.add("model", model)
+    tracked.add("optimizer", torch.optim.SGD(model.parameters(), lr=0.1))
+    [state] = tracked.gradients
+    for _ in range(2):
+        micro_step(model, state)
+    model.zero_grad()
+    header, tensors = tracked.bulk_header()
+    digest, given = tracked.replica_digest().whole, [one.clone() for one in tensors]
+    micro_step(model, state)
+    assert tracked.replica_digest().whole != digest
+    tracked.load_bulk_header(header, given)
+    assert grads(model) == [None, None]
+    assert tracked.replica_digest().whole == digest

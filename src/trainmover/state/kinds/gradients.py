@@ -358,9 +358,11 @@ class Gradients:
             watch(parameter.grad, _refuse)
 
     def load_large(self, values: dict[int, Tensor]) -> None:
-        """Make these the gradients of their parameters; of others nothing is said. They wait for
+        """Make these the gradients of their parameters, and drop other large ones. They wait for
         the next step: an update of this process's own, in the sandbox, has not consumed them."""
         self._spent, self._updating = _NOBODY, False
+        for index in self.large_values().keys() - values.keys():
+            self._parameters[index].grad = None
         for index, value in values.items():
             parameter = self._parameters[index]
             _put(parameter, value, parameter.grad)
