@@ -12,7 +12,6 @@ from trainmover.errors import ProtocolError
 from trainmover.state import sets
 from trainmover.state.encode import decode, encode, split
 from trainmover.state.kinds.filling import filled
-from trainmover.worker.step.retry.copies import Copies
 
 in_c = pytest.mark.skipif(not is_in_c("fill"), reason="the extension is not built, or of the ABI")
 
@@ -73,18 +72,6 @@ def test_a_frozenset_keeps_its_order() -> None:
     for seed in range(200):
         frozen = frozenset(history(seed, number))
         assert [*decode(encode(frozen))] == [*frozen]
-
-
-@in_c
-def test_what_a_step_did_to_a_set_is_put_back() -> None:
-    for seed in range(200):
-        held = history(seed, number)
-        before, copies = [*held], Copies()
-        copies.begin()
-        copies.add_container(held)
-        change(held, random.Random(seed), number)
-        copies.put_back()
-        assert [*held] == before
 
 
 @in_c

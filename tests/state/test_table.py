@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import trainmover
+from tests.again import Again
 from trainmover.state.kinds.generators import KeptGenerator
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.moments import PARTS, TABLE, Do, Moment
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.retry.before import Before
 
 ROOT = Path(trainmover.__file__).parent
 KINDS = [(kind, moment) for kind in TABLE for moment in Moment]
@@ -108,10 +108,12 @@ def _draw(generator: KeptGenerator) -> None:
     torch.rand(3, generator=generator.generator)
 
 
+@torch.no_grad()
 def _momentum(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            optimizer.state[parameter]["momentum_buffer"] = torch.ones_like(parameter)
+            state = optimizer.state[parameter]
+            state.setdefault("momentum_buffer", torch.zeros_like(parameter)).add_(1)
 
 
 OBJECTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -137,6 +139,7 @@ def with_objects() -> Tracked:
     tracked.add("large", Kept(100_000))
     tracked.add("small", Kept(2))
     tracked.add("generator", torch.Generator().manual_seed(0))
+    OBJECTS["optimizers"][1](tracked["optimizer"])
     tracked.small_states()
     return tracked
 
@@ -159,11 +162,11 @@ def test_an_object_is_put_back_by_a_retry_if_the_table_says_so(kind: str) -> Non
     name, change = OBJECTS[kind]
     tracked = with_objects()
     kept = fingerprint(tracked)
-    before = Before.take(tracked, (), {})
+    before = Again(tracked)
     with torch.no_grad():
         change(tracked[name])
     assert fingerprint(tracked).hashes != kept.hashes
-    before.restore(tracked)
+    assert before.put_back() == ""
     is_put_back = fingerprint(tracked).hashes == kept.hashes
     assert is_put_back == (TABLE[kind][Moment.RETRY].do is Do.COPY)
 
@@ -189,12 +192,12 @@ def test_a_retry_puts_it_back(kind: str) -> None:
     [gradients] = tracked.gradients
     kept = state_of(tracked, kind)
     gradients.begin_step()
-    before = Before.take(tracked, (), {})
+    before = Again(tracked)
     with torch.no_grad():
         CHANGES[kind](net_of(tracked))
     assert state_of(tracked, kind) != kept
     assert gradients.put_back() == ""
-    before.restore(tracked)
+    assert before.put_back() == ""
     assert state_of(tracked, kind) == kept
 
 

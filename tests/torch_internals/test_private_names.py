@@ -41,6 +41,7 @@ OTHERS = {
     "_finished": "torchdata",
     "_getframe": "sys",
     "_group_actions": "argparse",
+    "_hash": "collections.abc.Set",
     "_io": "io",
     "_index_sampler_state": "torchdata",
     "_iterator_finished": "torchdata",

@@ -121,6 +121,7 @@ class BlockRestorer:
     """Blocks as they are filled: each node takes one range of this process's memory.
 
     carried  addresses of storages here that somebody else fills: no block with a content takes one
+    filled  blocks whose memory here held something else
     unlike  sizes of blocks that are not as they were, and were not copied
     missing  sizes of blocks that somebody else carries, and are not here
     """
@@ -131,6 +132,7 @@ class BlockRestorer:
         self._nodes, self._objects, self._carried = nodes, objects, carried
         self._storages: dict[int, UntypedStorage] = {}
         self._taken: dict[int, int] = {}
+        self.filled: set[int] = set()
         self.unlike: list[int] = []
         self.missing: list[int] = []
 
@@ -152,7 +154,8 @@ class BlockRestorer:
             else:
                 found = torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
             if content is not None:
-                _fill(found, content)
+                if _fill(found, content):
+                    self.filled.add(number)
             elif self.is_left_out(number):
                 self.missing += [] if is_here else [size]
             elif self._nodes[number][2:] != (_digest_of(span_of_storage(found)),):
@@ -190,8 +193,12 @@ def _storage_of(span: Span) -> UntypedStorage:
     return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
 
 
-def _fill(storage: UntypedStorage, content: bytes) -> None:
+def _fill(storage: UntypedStorage, content: bytes) -> bool:
+    """Write a content; tell whether the memory held another."""
     if storage.device.type != "cpu":
         bytes_of(storage).copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-    elif ctypes.string_at(storage.data_ptr(), len(content)) != content:
+        return True
+    is_other = ctypes.string_at(storage.data_ptr(), len(content)) != content
+    if is_other:
         ctypes.memmove(storage.data_ptr(), content, len(content))
+    return is_other

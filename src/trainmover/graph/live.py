@@ -30,6 +30,8 @@ FREE: Node = ("tuple", None, [])
 """Body of a number that no node has now: a tuple without items, which nothing refers to."""
 MAY_BE_DATA = frozenset({*CONTAINERS, tuple})
 """Types of containers that are taken for data where they have too many objects."""
+AWAY_MAX = 1 << 20
+"""Bytes to which a block on a device is copied: the script waits for what is queued there."""
 _WEAK, _VIEWS = "weakref", frozenset({"tensor", "array"})
 
 
@@ -332,8 +334,8 @@ class LiveBlocks(BlockReader):
     """Blocks that come and go with their views.
 
     left_out   addresses of storages of which only the size is kept
-    copied_to  bytes to which a block is copied; of a larger one, or of one on a device, only the
-               size is kept. None: all are copied, or known by their digest
+    copied_to  bytes to which a block is copied, on a device at most AWAY_MAX; of a larger one only
+               the size is kept. None: all are copied, or known by their digest
     of_arrays  blocks that an array is or was a view of
     """
 
@@ -400,14 +402,14 @@ class LiveBlocks(BlockReader):
             del self._starts[bisect.bisect_left(self._starts, start)]
 
     def _body(self, span: Span) -> Node:
-        if span.start in self.left_out or self._stays(span):
+        if span.start in self.left_out or self.stays(span):
             return "block", span.size
         return body_of(span)
 
-    def _stays(self, span: Span) -> bool:
-        """Tell whether a block is too far away, or too large, to be copied at a look."""
+    def stays(self, span: Span) -> bool:
+        """Tell whether a block is too large to be copied at a look."""
         limit = self._copied_to
-        return limit is not None and (span.size > limit or span.device != "cpu")
+        return limit is not None and span.size > (limit if span.device == "cpu" else AWAY_MAX)
 
 
 def _moved(span: Span) -> bool:

@@ -9,8 +9,8 @@ the extension every node is read again each time; both find the same changes.
 Objects of nodes are held until the look after the script has let go of them. Cycles that the script
 has let go of are found every few hundred looks. Objects that only C refers to are those of the last
 capture, and a library's object that was met by its name keeps that name. A node that changed is
-read and sent whole, so a long list that grows costs its length. Memory of a device is copied at
-each look unless it is left out.
+read and sent whole, so a long list that grows costs its length. Memory of a device is copied again
+where torch has counted a write to it.
 """
 
 import inspect
@@ -60,10 +60,10 @@ class Look:
     left_out        addresses of storages whose content others carry: their blocks have a size only
     with_gradients  False: others carry the gradients of tensors in these storages, too
     trusted_from    bytes from which memory that only tensors are views of is taken for unchanged as
-                    long as torch counts no write to them. A write past torch (`.data`, another
-                    library) is not seen then. None: all memory is compared
-    copied_to       bytes to which a block of memory is copied; larger ones, and those on a device,
-                    have a size only. None: all are copied, or known by their digest
+                    long as torch counts no write to them; on a device any. A write past torch
+                    (`.data`, another library) is not seen then. None: all memory is compared
+    copied_to       bytes to which a block of memory is copied, on a device at most AWAY_MAX; larger
+                    ones have a size only. None: all are copied, or known by their digest
     items_max       objects that a container may have; one with more is taken for data, which each
                     process has itself. None: any number
     is_native       False: every node is read again at each look
@@ -199,12 +199,12 @@ class Look:
 
     def too_large(self, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """Give those of these nodes that are tensors over memory too large to be copied."""
-        walk, limit = self._walk, self._copied_to
+        walk, blocks = self._walk, self._walk.blocks
         for number in numbers:
-            if limit is None or walk.nodes[number][0] != "tensor":
+            if self._copied_to is None or walk.nodes[number][0] != "tensor":
                 continue
-            spans = (walk.blocks.spans.get(one) for one in walk.referred(number))
-            if any(one and one.size > limit and one.start not in self._left_out for one in spans):
+            spans = (blocks.spans.get(one) for one in walk.referred(number))
+            if any(one and blocks.stays(one) and one.start not in self._left_out for one in spans):
                 yield number, walk.objects[number]
 
     def path_of(self, number: int) -> str:
@@ -382,7 +382,8 @@ class Look:
         if self._trusted_from is None or number not in blocks.spans or number in blocks.of_arrays:
             return False
         span = blocks.spans[number]
-        return span.size >= self._trusted_from and span.start not in self._left_out
+        is_large = span.device != "cpu" or span.size >= self._trusted_from
+        return is_large and span.start not in self._left_out
 
     def _sweep(self) -> None:
         self._count += 1

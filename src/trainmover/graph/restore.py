@@ -136,6 +136,10 @@ class Restore:
         """Tell whether a live object may stand for this node: it stands for no other one."""
         return live is not MISSING and self._owners.get(id(live), ref) == ref
 
+    def is_own(self, ref: int, live: Any) -> bool:
+        """Tell whether a live object is the one that a node was captured from."""
+        return live is not MISSING and self._own.get(ref, MISSING) is live
+
     def knows(self, number: int) -> bool:
         """Tell whether an object stands for a node already."""
         return number in self._objects

@@ -32,7 +32,7 @@ class Do(StrEnum):
     """What is done with a kind of state at a moment.
 
     COPY     its bytes are kept in this process, and put back
-    KEEP     its tensors are copied in this process, and put back into the same ones
+    KEEP     its memory is copied in this process, and put back into the same objects
     SEND     its bytes go along
     HASH     a hash of it is compared
     CHECK    version counters and addresses are; a change is a finding
@@ -56,7 +56,8 @@ class Cell(NamedTuple):
     by: str
 
 
-_BEFORE = Cell(Do.COPY, "worker/step/retry/before.py")
+_BEFORE = Cell(Do.COPY, "worker/step/before.py")
+_GRAPH = Cell(Do.KEEP, "worker/keep/script_graph.py")
 _IN_RECORD = Cell(Do.SEND, "worker/step/deposit.py")
 _FROM_RECORD = Cell(Do.SEND, "worker/join/way/way.py")
 _FROM_RANKS = Cell(Do.SEND, "worker/join/taken.py")
@@ -77,19 +78,19 @@ def _small(retry: Cell = _BEFORE, compare: Cell = _IN_ROUNDS) -> dict[Moment, Ce
 PARTS = {
     "modes": _small(),
     "used": _small(),
-    "buffers": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
+    "buffers": _small(_GRAPH),
     "large_buffers": {
-        **_bulk(Cell(Do.KEEP, "worker/step/retry/before.py")),
+        **_bulk(_GRAPH),
         Moment.RECORD: Cell(Do.SEND, "state/kinds/modules/large_buffers.py"),
         Moment.COMPARE: Cell(Do.CHECK, "state/proof/samples.py"),  # Rounds hash the tensors.
     },
-    "unsaved": _small(),
+    "unsaved": _small(_GRAPH),
     "attributes": _small(),
-    "hooks": _small(),
-    "settings": _small(),
-    "stages": _small(),
+    "hooks": _small(_GRAPH),
+    "settings": _small(_GRAPH),
+    "stages": _small(_GRAPH),
     "gradients": _small(Cell(Do.KEEP, "state/kinds/gradients.py")),
-    "unsharded": _small(Cell(Do.KEEP, "worker/step/retry/before.py")),
+    "unsharded": _small(Cell(Do.KEEP, "worker/step/before.py")),
 }
 """What lies beside a tracked object, since its state_dict() has it not, or not for each rank.
 Gradients, sharded or not, are bulk state where they are too large for a record; so are buffers, of
@@ -111,7 +112,7 @@ TABLE: dict[str, dict[Moment, Cell]] = {
         compare=Cell(Do.HASH, "worker/data/trail.py"),
     ),
     "batches": {
-        Moment.RETRY: _BEFORE,
+        Moment.RETRY: _GRAPH,
         Moment.RECORD: Cell(Do.HASH, "worker/data/batch_hash.py"),
         Moment.JOINER: Cell(Do.REBUILD, "worker/data/batches.py"),
         Moment.CUT: Cell(Do.REBUILD, "worker/data/batches.py"),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from torch._C import TensorBase
 from torch.nn.modules import module
 from torch.optim import optimizer
 
@@ -41,25 +40,6 @@ _HOOKS: list[tuple[Any, tuple[str, ...]]] = [
     ),
     (optimizer, ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")),
 ]
-
-
-_OF_TENSORS = [vars(TensorBase)[n] for n in ("_backward_hooks", "_post_accumulate_grad_hooks")]
-
-
-def taken_hooks(tensor: Tensor) -> list[Any]:
-    """The same, for `put_hooks`: as they are now."""
-    return [None if (now := kind.__get__(tensor)) is None else now.copy() for kind in _OF_TENSORS]
-
-
-def put_hooks(tensor: Tensor, taken: list[Any]) -> None:
-    """Again as they were: the handles that the script has are of the very dict that is there."""
-    for kind, hooks in zip(_OF_TENSORS, taken, strict=True):
-        now = kind.__get__(tensor)
-        if hooks is None or now is None:
-            kind.__set__(tensor, hooks)
-        else:
-            now.clear()
-            now.update(hooks)
 
 
 def tensors_of(part: nn.Module) -> dict[str, Tensor | None]:

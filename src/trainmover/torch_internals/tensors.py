@@ -23,8 +23,6 @@ version_of: Callable[[Tensor], int] = operator.attrgetter("_version")
 Noted = tuple["weakref.ref[Tensor]", int]
 """A tensor, without keeping it, and its version."""
 
-copy_all: Callable[..., None] = torch._foreach_copy_
-"""Into each tensor of one list what is in that of another."""
 
 numpy_of: Callable[[Tensor], Any] = Tensor.numpy
 """For our own use: scripts' calls are noted, see `aliases`."""
@@ -142,19 +140,6 @@ def _mark(tensor: Tensor) -> Mark:
         return version_of(tensor), tensor.data_ptr()
     part = local_of(tensor)
     return version_of(tensor) + version_of(part), part.data_ptr()
-
-
-def wrapped_in(tensor: Tensor) -> list[Tensor]:
-    """What one is made of that has no memory of its own, as a masked tensor; [] of any other.
-
-    Most operations on it are its class's own, and may raise. Shards are known by their `to_local`.
-    """
-    kind = type(tensor)
-    if kind in _PLAIN or kind.__torch_dispatch__ is Tensor.__torch_dispatch__:
-        return []
-    if hasattr(kind, "to_local") or tensor.data_ptr():
-        return []
-    return [one for _, one in sorted(vars(tensor).items()) if isinstance(one, Tensor)]
 
 
 def memory_of(tensor: Tensor) -> int:

@@ -145,10 +145,10 @@ class Job:
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorator: one call of `function` is one transaction.
 
-        It commits at the first `optimizer.step()` inside, or at its return if there is none or if
-        updates make collectives: then what they have changed can be undone. If a
-        machine is lost before that, the function is run again with the same arguments, after RNG,
-        buffers and small tracked state are put back. It may raise; that ends the job.
+        It commits at the first `optimizer.step()` inside, or at its return if there is none. If a
+        machine is lost before that, the function is run again with the same arguments, after all
+        that the script holds is put back; if one is lost behind it, or if tracked state was changed
+        before it, all ranks go back to a snapshot. It may raise; that ends the job.
         """
 
         @functools.wraps(function)

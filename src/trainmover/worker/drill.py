@@ -10,8 +10,8 @@ TRAINMOVER_DRILL is a list, comma separated, of machine:point:step:action:
 
 Points of a step, in order: `compute` (before the function runs), `gate` (in the gate's all-reduce,
 not through it), `passed` (through the gate, nothing applied yet), `updated` (behind an update),
-`fetch` (before the next batch). Where steps are undone (`undo.py`) the gate is the step's last act,
-and `updated` comes before it.
+`fetch` (before the next batch). Where only some ranks have an optimizer the gate is the step's last
+act, and `updated` comes before it.
 """
 
 import os

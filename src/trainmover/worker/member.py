@@ -6,7 +6,7 @@ The step (design: "the step is a transaction"):
     run_step   remember what a retry needs; run the function; on an abort put back and run it again
     gate       in the first optimizer.step(): record safe with the buddy, then one tiny all-reduce
                over all ranks; whoever comes through knows that step k is committed everywhere.
-           Where updates are not local it is at the function's return instead: see `undo`
+           What comes behind it is not made again: who is lost there takes all back to a snapshot
     settle     between steps: if a newer epoch was ordered (or a pause agreed), wait for the
                switchover, then train on
 
@@ -47,6 +47,7 @@ from trainmover.worker.keep.weights import Weights
 from trainmover.worker.program import place_of
 from trainmover.worker.standing import Unwind
 from trainmover.worker.station import Station
+from trainmover.worker.step.before import Before
 from trainmover.worker.step.boundary import Boundary
 from trainmover.worker.step.cut_short import CutShort
 from trainmover.worker.step.deposit import Deposit
@@ -57,8 +58,6 @@ from trainmover.worker.step.keeper import Keeper, Moment
 from trainmover.worker.step.ledger import Ledger
 from trainmover.worker.step.own_time import OwnTime
 from trainmover.worker.step.reported import Reported, place_of_step
-from trainmover.worker.step.retry.arguments import Living
-from trainmover.worker.step.retry.before import Before, Buffers
 from trainmover.worker.step.updates import Updates
 from trainmover.worker.watch.footing import Footing
 
@@ -147,8 +146,7 @@ class Member:
     def _listen_to_script(self, station: Station) -> None:
         """What it has, draws and reports."""
         self.tracked = Tracked(calls=lambda: groups.calls)
-        self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
-        self._living = Living()
+        self._graphs = Graphs(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self._known_draws = station.known_draws
@@ -253,7 +251,7 @@ class Member:
         if self.in_step:
             return function(*args, **kwargs)
         frame = sys._getframe(1)
-        step = self.begin_step(function, args, kwargs, frame)
+        step = self.begin_step(function, frame)
         self.script_graph.begin_step(frame, [args, kwargs])
         while True:
             try:
@@ -272,13 +270,11 @@ class Member:
     def begin_step(
         self,
         function: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
         frame: FrameType,
         *,
         is_sure: bool = True,
     ) -> LiveStep:
-        """Begin a step: copy what a second try would need.
+        """Begin a step: copy what a second try would need beside the script's graph.
 
         frame: the script's, that makes it. is_sure: as in `LiveStep`
         """
@@ -289,14 +285,7 @@ class Member:
         self.boundary.settle()
         self.draws.check_again(self.rank, number, self._known_draws)
         self._settle_mode()
-        before = Before.take(
-            self.tracked,
-            args,
-            kwargs,
-            self._buffers,
-            self._living,
-            self.updates.changes.states,
-        )
+        before = Before.take(self.tracked)
         if self._graphs.of is not self.tracked.modes:
             self._graphs = Graphs(self.tracked)
         if self._graphs.kept:
@@ -510,7 +499,6 @@ class Member:
     def _weigh(self) -> None:
         self.weights.weigh(
             self.tracked,
-            undo=self.updates.undo.nbytes,
             snapshot=self.snapshots.nbytes,
             record=self.recording.kept.nbytes,
         )
@@ -629,7 +617,6 @@ class Member:
         goes_on = self.draws.go_on
         state = rng.capture() if goes_on else self.draws.rng_before
         batch = self.draws.take(batches, state, self.calls, self.standing_at())
-        self._living.fetched()
         if not goes_on:
             self.updates.fetched()
         self._calls_at_fetch = groups.calls
@@ -677,8 +664,7 @@ class Member:
         self.cut_short.forget()
         self.rollback = None
         self.tracked.clear()
-        self._buffers, self._graphs = Buffers(self.tracked), Graphs(self.tracked)
-        self._living = Living()
+        self._graphs = Graphs(self.tracked)
         self.loops = Loops()
         self.draws = Draws(self.loops)
         self.reported, self.kinds = Reported(), Kinds()

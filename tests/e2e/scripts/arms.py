@@ -318,7 +318,6 @@ class Verdict(StrEnum):
     REFUSED = "refused beforehand, with file and line"
     SILENT = "other numbers, exit status 0"
     ACCUSED = "equal, but something healthy was accused"
-    BURDENED = "equal, but from the incident on each step costs more"
     STUCK = "stood still"
     LATE = "ended at the incident, with file and line"
     ENDED = "ended"
@@ -327,7 +326,6 @@ class Verdict(StrEnum):
 
 
 ACCUSATIONS = ("corruption", "bits have changed", "Mend the script")
-BURDENS = ("steps commit when their function returns", "copied as each step begins")
 
 
 def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
@@ -347,22 +345,11 @@ def verdict(habit: Habit, arm: Arm, expected: Arm) -> tuple[Verdict, str]:
         return Verdict.REFUSED, beforehand[0]
     if accused := [text for text in arm.sentences if any(word in text for word in ACCUSATIONS)]:
         return Verdict.ACCUSED, accused[0]
-    if (burdens := _burdens(arm)) and _tells(expected) and not _burdens(expected):
-        return Verdict.BURDENED, burdens[0]
     if not arm.ready:
         return Verdict.ALONE, " | ".join(arm.told[-3:])
     if arm.incidents == 0:
         return Verdict.SPARED, _end(arm)
     return Verdict.EQUAL, ""
-
-
-def _tells(arm: Arm) -> bool:
-    """Whether it is of a job: a plain run has nobody who would say what its steps cost."""
-    return bool(arm.sentences)
-
-
-def _burdens(arm: Arm) -> list[str]:
-    return [text for text in arm.sentences if any(burden in text for burden in BURDENS)]
 
 
 def differs(arm: Arm, expected: Arm) -> str:

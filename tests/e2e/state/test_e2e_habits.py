@@ -46,7 +46,6 @@ def arm(**others: Any) -> Arm:
         (arm(rows=ROWS | {(1, 2): {"loss": 2.5}}), Verdict.SILENT),
         (arm(rows=ROWS | {(1, 3): {"loss": 3.0}}), Verdict.SILENT),
         (arm(digests={0: "a", 1: "c"}), Verdict.SILENT),
-        (arm(sentences=["steps commit when their function returns"]), Verdict.BURDENED),
         (arm(sentences=["protected: model"]), Verdict.EQUAL),
         (arm(printed=["said: 2"]), Verdict.SILENT),
         (arm(code=1, sentences=["averaged_loss.py line 7 is at fault"]), Verdict.LATE),
@@ -61,11 +60,6 @@ def arm(**others: Any) -> Arm:
 def test_what_came_of_it_has_one_name(seen: Arm, verdict: Verdict) -> None:
     calm = arm(sentences=["protected: model"])
     assert arms.verdict(Habit("after/averaged_loss"), seen, calm)[0] is verdict
-
-
-def test_a_plain_run_does_not_tell_what_steps_cost() -> None:
-    seen = arm(sentences=["steps commit when their function returns"])
-    assert arms.verdict(Habit("after/averaged_loss"), seen, arm())[0] is Verdict.EQUAL
 
 
 def test_a_seed_composes_one_script_and_seeds_use_every_part() -> None:

@@ -34,7 +34,7 @@ def test_state_and_gradients_are_counted_once() -> None:
 
 
 def test_what_is_empty_is_left_out() -> None:
-    fact = weighed(Tracked(), snapshot=7, undo=0)
+    fact = weighed(Tracked(), snapshot=7, record=0)
     assert (fact.rank, fact.kinds) == (3, {"snapshot": 7})
     assert 0 < fact.rss <= fact.peak
 

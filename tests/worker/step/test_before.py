@@ -12,16 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainmover.errors import StateMismatch
+from tests.again import Again
 from trainmover.state import rng
 from trainmover.state.kinds.modules.registered import registered
 from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.retry import arguments
-from trainmover.worker.step.retry.arguments import Living
-from trainmover.worker.step.retry.before import Before, Buffers
-from trainmover.worker.step.retry.copies import Copies
-from trainmover.worker.step.retry.leaves import Leaves
+from trainmover.worker.keep import script_graph
 
 
 class Counter:
@@ -61,9 +57,9 @@ def tracked(**objects: Any) -> Tracked:
 
 def test_every_generator_is_put_back() -> None:
     empty = tracked()
-    taken = Before.take(empty, (), {})
+    taken = Again(empty)
     first = (torch.rand(3), random.random(), numpy.random.rand())
-    taken.restore(empty)
+    assert taken.put_back() == ""
     again = (torch.rand(3), random.random(), numpy.random.rand())
     assert first[0].equal(again[0])
     assert first[1:] == again[1:]
@@ -71,17 +67,17 @@ def test_every_generator_is_put_back() -> None:
 
 def test_taking_draws_nothing() -> None:
     state = rng.capture()
-    Before.take(tracked(model=nn.BatchNorm1d(3)), (torch.ones(2),), {})
+    Again(tracked(model=nn.BatchNorm1d(3)), (torch.ones(2),), {})
     assert rng.capture() == state
 
 
 def test_buffers_are_put_back_in_place() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    taken = Before.take(tracked(model=model), (), {})
+    taken = Again(tracked(model=model))
     model(torch.randn(8, 3))
     assert not all(torch.equal(buffer, old) for buffer, old in buffers)
-    taken.restore(tracked(model=model))
+    assert taken.put_back() == ""
     assert all(torch.equal(buffer, old) for buffer, old in buffers)
 
 
@@ -111,20 +107,18 @@ def _empty(one: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("change", [_resize, _lengthen, _cut, _set, _turn, _empty])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_buffer_gets_its_form_back(change: Callable[[torch.Tensor], None], steps: int) -> None:
+def test_a_buffer_gets_its_form_back(change: Callable[[torch.Tensor], None]) -> None:
     """And what lies behind it is put where it was."""
     model = nn.Module()
     held = torch.arange(24.0).view(6, 4)
     model.register_buffer("window", held.clone())
     model.register_buffer("mean", torch.arange(5.0))
     window, part = model.window, model.window[1:3]
-    kept = Buffers(tracked(model=model))
-    for _ in range(steps):
-        copy = kept.copy()
+    for _ in range(3):
+        taken = Again(tracked(model=model), (part,))
         change(window)
         model.mean += 1
-        copy.put_back()
+        assert taken.put_back() == ""
         assert model.window is window
         assert window.stride() == (4, 1)
         assert torch.equal(window, held)
@@ -132,35 +126,25 @@ def test_a_buffer_gets_its_form_back(change: Callable[[torch.Tensor], None], ste
         assert torch.equal(model.mean, torch.arange(5.0))
 
 
-def test_a_variable_of_another_shape_is_not_filled() -> None:
-    """What it held would be spread over it."""
-    copies = Copies()
-    row = torch.ones(1, 4)
-    copies.add(row)
-    row.resize_(3, 4)
-    with pytest.raises(StateMismatch):
-        copies.put_back()
-
-
 def test_a_sparse_buffer_is_put_back() -> None:
     model = nn.Module()
     model.register_buffer("edges", torch.eye(3).to_sparse())
     model.register_buffer("mean", torch.zeros(3))
-    taken = Before.take(tracked(model=model), (), {})
+    taken = Again(tracked(model=model))
     model.edges.mul_(2)
     model.mean += 1
-    taken.restore(tracked(model=model))
+    assert taken.put_back() == ""
     assert torch.equal(model.edges.to_dense(), torch.eye(3))
     assert torch.equal(model.mean, torch.zeros(3))
 
 
 def test_a_buffer_that_the_step_has_replaced_is_put_back() -> None:
     model = nn.Sequential(Averaged())
-    taken = Before.take(tracked(model=model), (), {})
+    taken = Again(tracked(model=model))
     mean = model[0].mean
     model(torch.ones(2, 3))
     assert model[0].mean is not mean
-    taken.restore(tracked(model=model))
+    assert taken.put_back() == ""
     assert model[0].mean is mean
     assert mean.tolist() == [0.0, 0.0, 0.0]
     assert model[0].seen is None
@@ -169,9 +153,9 @@ def test_a_buffer_that_the_step_has_replaced_is_put_back() -> None:
 def test_small_state_is_put_back() -> None:
     counter = Counter()
     objects = tracked(counter=counter)
-    taken = Before.take(objects, (), {})
+    taken = Again(objects)
     counter.count = 5
-    taken.restore(objects)
+    assert taken.put_back() == ""
     assert counter.count == 0
 
 
@@ -180,11 +164,11 @@ def test_gradients_are_dropped_and_parameters_kept() -> None:
     objects = tracked(model=model)
     [gradients] = objects.gradients
     gradients.begin_step()
-    taken = Before.take(objects, (), {})
+    taken = Again(objects)
     model(torch.ones(2, 3)).sum().backward()
     weight = model.weight.detach().clone()
     assert gradients.put_back() == ""
-    taken.restore(objects)
+    assert taken.put_back() == ""
     assert [parameter.grad for parameter in model.parameters()] == [None, None]
     assert model.weight.equal(weight)
 
@@ -199,13 +183,13 @@ class Batch:
 def test_a_batch_changed_in_place_is_put_back_every_time() -> None:
     x, y, scale = torch.ones(2), [torch.zeros(1), "label"], torch.tensor(2.0)
     batch, objects = {"x": x, "y": y}, tracked()
-    taken = Before.take(objects, (batch,), {"scale": scale})
+    taken = Again(objects, (batch,), {"scale": scale})
     for _ in range(3):
         x.mul_(5)
         scale.zero_()
         batch.pop("x")
         y.pop()
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert batch["x"] is x
         assert x.tolist() == [1.0, 1.0]
         assert y[1:] == ["label"]
@@ -215,12 +199,12 @@ def test_a_batch_changed_in_place_is_put_back_every_time() -> None:
 def test_so_is_a_batch_of_numpy_s_and_one_that_is_an_object() -> None:
     array, batch, more = numpy.ones(2), Batch(torch.ones(2), numpy.ones(2), 1.0), [bytearray(2)]
     objects, x = tracked(), batch.x
-    taken = Before.take(objects, (array, batch), {"more": more})
+    taken = Again(objects, (array, batch), {"more": more})
     for _ in range(2):
         for one in (array, batch.x, batch.y):
             one *= 5
         batch.x, batch.scale, more[0][0] = torch.zeros(1), 7.0, 3
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert batch.x is x
         assert array.tolist() == batch.y.tolist() == batch.x.tolist() == [1, 1]
         assert batch.scale == 1.0
@@ -239,13 +223,13 @@ def test_attributes_beside_the_entries_of_a_batch_are_put_back() -> None:
     batch.weights, batch.scale = torch.ones(2), 1.0
     x.weights = [1.0]  # type: ignore[attr-defined]
     objects = tracked()
-    taken = Before.take(objects, (batch, x), {})
+    taken = Again(objects, (batch, x), {})
     for _ in range(2):
         batch.weights *= 2
         batch["x"] *= 2
         batch.scale = 2.0
         x.weights.append(2.0)  # type: ignore[attr-defined]
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert batch.weights.tolist() == batch["x"].tolist() == [1.0, 1.0]
         assert batch.scale == 1.0
         assert x.weights == [1.0]  # type: ignore[attr-defined]
@@ -255,12 +239,12 @@ def test_what_an_array_of_objects_holds_is_put_back() -> None:
     series = numpy.empty(2, dtype=object)
     series[:] = [numpy.ones(2), [1.0]]
     first, objects = series[0], tracked()
-    taken = Before.take(objects, (series,), {"more": [series]})
+    taken = Again(objects, (series,), {"more": [series]})
     for _ in range(2):
         first *= 2
         series[1].append(2.0)
         series[0] = None
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert series[0] is first
         assert (first.tolist(), series[1]) == ([1.0, 1.0], [1.0])
 
@@ -275,7 +259,7 @@ def test_what_lies_deeper_in_a_batch_is_put_back() -> None:
     inner = Batch(torch.ones(2), numpy.ones(2), 1.0)
     row, ids = Row([1, 2, 3], inner), {"a": [1]}
     batch, objects = UserDict[str, Any](rows=[row], ids=ids), tracked()
-    taken = Before.take(objects, (batch,), {})
+    taken = Again(objects, (batch,), {})
     for _ in range(2):
         row.order.pop()
         inner.scale, row.of = 2.0, None
@@ -283,7 +267,7 @@ def test_what_lies_deeper_in_a_batch_is_put_back() -> None:
         ids["a"].append(2)
         batch["rows"].clear()
         del batch["ids"]
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert batch["rows"] == [row]
         assert row.order == [1, 2, 3]
         assert row.of is inner
@@ -296,38 +280,21 @@ def test_what_lies_deeper_in_a_batch_is_put_back() -> None:
 def test_so_are_shape_and_memory_of_a_tensor(change: str) -> None:
     x, other = torch.arange(6.0).view(2, 3), torch.zeros(2, 3)
     objects = tracked()
-    taken = Before.take(objects, (x,), {})
+    taken = Again(objects, (x,), {})
     if change == "data":
         x.data = other
     else:
         getattr(x, change)(*[0] * (change == "unsqueeze_"))
     x.add_(1)
-    taken.restore(objects)
+    assert taken.put_back() == ""
     assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert other.max() == (1.0 if change == "data" else 0.0)
 
 
-def test_what_lies_deeper_in_an_object_that_lives_on_is_a_variable_of_the_script() -> None:
-    """A trainer's history is long, and only what steps store to is kept, as for all variables."""
-    trainer, living, objects = Counter(), Living(), tracked()
-    kept = []
-    for fetches in (False, False, True, True):
-        if fetches:
-            living.fetched()
-        trainer.order[:], trainer.count = [1], 1
-        taken = Before.take(objects, (trainer,), {}, living=living)
-        trainer.order.append(2)
-        trainer.count += 1
-        taken.restore(objects)
-        assert trainer.count == 1
-        kept.append(trainer.order == [1])
-    assert kept == [True, True, False, False]
-
-
 def test_what_cannot_be_copied_is_passed_on_as_it_is() -> None:
     leaf, thing = torch.ones(1, requires_grad=True), object()
-    taken = Before.take(tracked(), (leaf, thing), {})
-    taken.restore(tracked())
+    taken = Again(tracked(), (leaf, thing), {})
+    assert taken.put_back() == ""
     assert leaf.tolist() == [1.0]
 
 
@@ -336,12 +303,12 @@ def test_what_is_one_in_kept_values_stays_one() -> None:
     entries = [[0.5, 1], [0.25, 2]]
     queue.heap, queue.of = [*entries], dict(enumerate(entries))  # type: ignore[attr-defined]
     objects = tracked(queue=Attributes(queue, ("heap", "of", "count")))
-    taken = Before.take(objects, (), {})
+    taken = Again(objects)
     for _ in range(2):
         queue.count += 1
         queue.of.pop(1)[1] = -1  # type: ignore[attr-defined]
         queue.heap = queue.heap[:1]  # type: ignore[attr-defined]
-        taken.restore(objects)
+        assert taken.put_back() == ""
         assert queue.count == 0
         assert queue.heap == [[0.5, 1], [0.25, 2]]  # type: ignore[attr-defined]
         assert all(queue.heap[n] is queue.of[n] for n in (0, 1))  # type: ignore[attr-defined]
@@ -353,60 +320,24 @@ def test_memory_that_can_only_be_read_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(16))
     batch = torch.from_numpy(numpy.memmap(path, mode="r"))
-    taken = Before.take(tracked(), (batch,), {})
-    taken.restore(tracked())
+    taken = Again(tracked(), (batch,), {})
+    assert taken.put_back() == ""
     assert batch.sum() == 0
 
 
-def test_data_that_a_trainer_has_is_not_copied() -> None:
-    """In the first step nobody knows yet that it lives on."""
-    trainer, objects = Counter(), tracked()
-    trainer.data = [torch.ones(1) for _ in range(arguments.OBJECTS_MAX + 1)]  # type: ignore[attr-defined]
-    trainer.words = dict.fromkeys(range(arguments.ENTRIES_MAX + 1), 0)  # type: ignore[attr-defined]
-    leaves = Leaves(lambda gradient: None, lambda tensor: True)
-    taken = arguments.Arguments(Living(), leaves, lambda value: None)
-    taken.keep((trainer, trainer.data[:3]), {})  # type: ignore[attr-defined]
-    assert len(taken._tensors) == 3
-    assert len(taken._kept) == 4  # Its attributes, two lists of tensors, and the order.
-    assert objects.count == 0
-
-
-def test_of_large_tensors_deep_in_an_object_it_is_said_that_they_have_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(arguments, "BYTES_MAX", 100)
-    batch = Counter()
-    batch.parts = [torch.ones(20), torch.ones(20)]  # type: ignore[attr-defined]
-    taken = Before.take(tracked(), (batch,), {})
-    for part in batch.parts:  # type: ignore[attr-defined]
-        part.zero_()
-    taken.restore(tracked())
-    assert [part.sum().item() for part in batch.parts] == [20.0, 0.0]  # type: ignore[attr-defined]
-    assert "shape 20 in place" in taken.why_not()
-
-
-def test_a_large_batch_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "BYTES_MAX", 100)
-    small, large = torch.ones(25), torch.ones(26)
-    taken = Before.take(tracked(), (small, large), {})
-    small.zero_()
-    large.zero_()
-    taken.restore(tracked())
-    assert (small.sum(), large.sum()) == (25, 0)
-    assert "shape 26 in place" in taken.why_not()
-
-
 @pytest.mark.parametrize("grows", [False, True])
-def test_an_argument_that_was_not_copied_must_not_have_changed(
+def test_a_large_batch_is_not_copied_and_must_not_change(
     monkeypatch: pytest.MonkeyPatch, *, grows: bool
 ) -> None:
-    monkeypatch.setattr(arguments, "BYTES_MAX", 200 if grows else 10)
-    given = torch.ones(26, requires_grad=grows)
-    taken = Before.take(tracked(), (given,), {})
-    assert taken.why_not() == ""
+    monkeypatch.setattr(script_graph, "COPIED_TO", 100)
+    small, large = torch.ones(25), torch.ones(26, requires_grad=grows)
+    taken = Again(tracked(), (small, [large]))
+    small.zero_()
+    assert taken.put_back() == ""
+    assert small.sum() == 25
     with torch.no_grad():
-        given.mul_(2)
-    assert "shape 26 in place" in taken.why_not()
+        large.zero_()
+    assert "too large to be copied" in taken.put_back()
 
 
 def test_a_step_run_again_gives_the_same_bits() -> None:
@@ -423,10 +354,10 @@ def test_a_step_run_again_gives_the_same_bits() -> None:
 
     [gradients] = objects.gradients
     gradients.begin_step()
-    taken = Before.take(objects, (batch,), {})
+    taken = Again(objects, (batch,), {})
     first = step(batch)
     assert gradients.put_back() == ""
-    taken.restore(objects)
+    assert taken.put_back() == ""
     again = step(batch)
     assert first[0].equal(again[0])
     assert first[1].equal(again[1])
@@ -438,13 +369,13 @@ def test_a_scaler_left_half_way_unscales_again() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     everything = tracked(scaler=scaler)
     scaler.scale(torch.ones(()))  # Makes its tensors, as the first step of a script does.
-    taken = Before.take(everything, (), {})
+    taken = Again(everything)
     for attempt in range(2):
         weight.grad = None
         scaler.scale(weight.sum()).backward()
         scaler.unscale_(optimizer)
         if attempt == 0:
-            taken.restore(everything)  # Aborted at the gate, before scaler.update().
+            assert taken.put_back() == ""  # Aborted at the gate, before scaler.update().
     assert weight.grad is not None
     assert weight.grad.item() == 1.0
 
@@ -454,11 +385,10 @@ def test_a_buffer_that_an_aborted_step_has_registered_goes_with_it() -> None:
     model = Averaged()
     tracked.add("model", model)
     for persistent in (True, False):
-        taken = Before.take(tracked, (), {})
+        taken = Again(tracked)
         model.register_buffer("calls", torch.ones(()), persistent=persistent)
         model.mean += 1
-        assert taken.why_not() == ""
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert not hasattr(model, "calls")
         assert torch.equal(model.mean, torch.zeros(3))
 
@@ -475,10 +405,9 @@ def test_a_layer_that_an_aborted_step_has_made_cannot_be_made_again() -> None:
     model = Averaged()
     model.helper = nn.Linear(2, 2)
     tracked.add("model", model)
-    taken = Before.take(tracked, (), {})
+    taken = Again(tracked)
     nn.Sequential(nn.Linear(2, 2))
     model.helper = nn.Linear(2, 2)
-    assert taken.why_not() == ""
     model.late = nn.Linear(2, 2)
-    assert "given the model a layer" in taken.why_not()
-    assert Before.take(tracked, (), {}).why_not() == ""
+    assert "given the model a layer" in taken.put_back()
+    assert Again(tracked).put_back() == ""

@@ -164,7 +164,6 @@ def test_looks_at_bytes_go_on_for_as_long_as_they_cost_next_to_nothing(
         weight(tracked).data.mul_(0.999)
         if changes._made > 3 and changes.look():
             break
-        changes.copied()
     assert changes.names == ["model.weight"]
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler, swa_utils
 
+from tests.again import Again
 from trainmover.errors import TrainmoverError
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.retry.before import Before
 
 SHAPELESS = {name for name in vars(nn) if name.startswith("Lazy")}
 OTHERS = {
@@ -78,9 +78,8 @@ def test_it_is_put_back_and_given_to_another(name: str) -> None:
         return
     tracked.add("it", EVERY[name])
     small, digest = tracked.small_states(), tracked.digest()
-    before = Before.take(tracked, (), {})
-    assert before.why_not() == ""
-    before.restore(tracked)
+    before = Again(tracked)
+    assert before.put_back() == ""
     header, _ = tracked.bulk_header()
     tracked.load_bulk_header(header, tracked.bulk_destinations(header))
     tracked.load_small(small)

@@ -26,7 +26,7 @@ class Meeting:
 def gate(given_up: int, others: int) -> Gate:
     one: Any = Gate.__new__(Gate)
     one._standing, one._group = SimpleNamespace(epoch=Epoch(3)), Meeting(others)
-    one.likeness, one.undo_wanted, one.early = Likeness(), False, False
+    one.likeness, one.early = Likeness(), False
     one.given_up, one._mode_of = given_up, Epoch(2)
     made: Gate = one
     return made

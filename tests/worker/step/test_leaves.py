@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.again import Again
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.retry.before import Before
 
 WEIGHT = torch.full((2,), 3.0, requires_grad=True)
 
@@ -51,11 +51,10 @@ def shift_in_place(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("use", [ask_for_gradient, ask_once, hook, hook_behind, shift_in_place])
 def test_each_try_finds_the_batch_as_it_came(use: Callable[[Tensor], Tensor]) -> None:
     batch = torch.ones(2)
-    taken = Before.take(Tracked(), ([{"x": batch}],), {})
+    taken = Again(Tracked(), ([{"x": batch}],), {})
     first = use(batch)
     for _ in range(2):
-        assert taken.why_not() == ""
-        taken.restore(Tracked())
+        assert taken.put_back() == ""
         assert batch.is_leaf
         assert not batch.requires_grad
         assert batch.grad is None
@@ -67,10 +66,10 @@ def test_one_that_is_trained_keeps_the_gradient_and_the_hooks_that_it_had() -> N
     handle = shift.register_hook(lambda grad: 2 * grad)
     first = ask_for_gradient(shift)
     had = shift.grad
-    taken = Before.take(Tracked(), (shift,), {})
+    taken = Again(Tracked(), (shift,), {})
     hook(shift)
     shift.grad = None
-    taken.restore(Tracked())
+    assert taken.put_back() == ""
     assert shift.grad is had
     assert torch.equal(shift.grad, first)
     assert torch.equal(ask_for_gradient(shift), 2 * first)
@@ -80,19 +79,19 @@ def test_one_that_is_trained_keeps_the_gradient_and_the_hooks_that_it_had() -> N
 
 def test_a_part_of_a_tensor_that_became_a_part_of_a_graph_cannot_be_put_back() -> None:
     part = torch.ones(4)[:2]
-    taken = Before.take(Tracked(), (part,), {})
+    taken = Again(Tracked(), (part,), {})
     shift_in_place(part)
-    assert "a part of a tensor" in taken.why_not()
+    assert "`<process>.argument 0` is not as it was" in taken.put_back()
 
 
 def test_one_that_is_trained_no_more_keeps_its_gradient() -> None:
     shift = torch.ones(2, requires_grad=True)
     had = ask_for_gradient(shift)
     shift.requires_grad_(False)
-    taken = Before.take(Tracked(), (shift,), {})
+    taken = Again(Tracked(), (shift,), {})
     shift.requires_grad_(True)
     ask_for_gradient(shift)
-    taken.restore(Tracked())
+    assert taken.put_back() == ""
     assert not shift.requires_grad
     assert shift.grad is not None
     assert torch.equal(shift.grad, had)
@@ -102,7 +101,7 @@ def test_gradients_of_what_is_tracked_are_left_to_others() -> None:
     module, objects = torch.nn.Linear(2, 1), Tracked()
     objects.add("model", module)
     module(torch.ones(2)).backward()
-    taken = Before.take(objects, ([*module.parameters()],), {})
+    taken = Again(objects, ([*module.parameters()],), {})
     module.weight.grad = None
-    taken.leaves.put_back()
+    assert taken.put_back() == ""
     assert module.weight.grad is None

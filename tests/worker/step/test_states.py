@@ -10,10 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.again import Again
 from trainmover.state.tracked import Tracked
-from trainmover.worker.step.changes import Changes
-from trainmover.worker.step.retry.before import Before
-from trainmover.worker.step.retry.states import States
 
 PLAIN: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "a number": (1.0, lambda one: one + 1),
@@ -52,17 +50,15 @@ def shown(optimizer: torch.optim.Optimizer) -> str:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_what_a_step_changes_is_put_back(kind: str) -> None:
-    """In each of several steps: what was copied before one serves for others as long as it may."""
-    (tracked, optimizer), states = build(), States()
+    tracked, optimizer = build()
     begun, change = PLAIN[kind]
     first(optimizer)["level"] = deepcopy(begun)
     for _ in range(3):
         was = shown(optimizer)
-        taken = Before.take(tracked, (), {}, states=states)
+        taken = Again(tracked)
         first(optimizer)["level"] = change(first(optimizer)["level"])
         assert shown(optimizer) != was
-        assert taken.why_not() == ""
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert shown(optimizer) == was
         first(optimizer)["level"] = change(first(optimizer)["level"])
 
@@ -71,108 +67,82 @@ def test_the_containers_stay_what_they_are() -> None:
     tracked, optimizer = build()
     state, levels = first(optimizer), [1.0]
     state["levels"] = levels
-    taken = Before.take(tracked, (), {})
+    taken = Again(tracked)
     levels.append(2.0)
     state["levels"] = [3.0]
-    taken.restore(tracked)
+    assert taken.put_back() == ""
     assert first(optimizer) is state
     assert state["levels"] is levels
     assert levels == [1.0]
 
 
 def test_what_a_step_adds_goes_and_what_it_takes_comes_again() -> None:
-    (tracked, optimizer), states = build(), States()
+    tracked, optimizer = build()
     state = first(optimizer)
     state["kept"] = 1.0
     names = [*state]
     for _ in range(2):
-        taken = Before.take(tracked, (), {}, states=states)
+        taken = Again(tracked)
         for one in optimizer.state.values():
             one["level"] = 2.0
         del state["kept"]
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert [*state] == names
         assert all("level" not in one for one in optimizer.state.values())
 
 
 def test_a_value_for_no_parameter_is_put_back() -> None:
-    (tracked, optimizer), states = build(), States()
+    tracked, optimizer = build()
     optimizer.state["level"] = 1.0  # type: ignore[index]
     for value in (1.0, 5.0):
         optimizer.state["level"] = value  # type: ignore[index]
-        taken = Before.take(tracked, (), {}, states=states)
+        taken = Again(tracked)
         optimizer.state["level"] = -1.0  # type: ignore[index]
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert optimizer.state["level"] == value  # type: ignore[index]
 
 
 def test_a_nested_table_beside_numbers_is_put_back() -> None:
-    (tracked, optimizer), states = build(), States()
+    tracked, optimizer = build()
     one, other = [*optimizer.state.values()][:2]
     one["level"], other["levels"] = 0.0, {"fast": 0.0}
     for number in range(3):
         one["level"] = float(number)
-        taken = Before.take(tracked, (), {}, states=states)
+        taken = Again(tracked)
         one["level"] = other["levels"]["fast"] = -1.0
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert (one["level"], other["levels"]["fast"]) == (number, 0.0)
 
 
 def test_a_tensor_that_an_update_puts_there_stays() -> None:
     """Some optimizers make new ones each time; no older one may come again."""
-    (tracked, optimizer), states = build(), States()
+    tracked, optimizer = build()
     for level in (None, 0.0):
         if level is not None:
             first(optimizer)["level"] = level
-        Before.take(tracked, (), {}, states=states)
         first(optimizer)["exp_avg"] = newer = torch.ones(2, 2)
-        taken = Before.take(tracked, (), {}, states=states)
+        taken = Again(tracked)
         first(optimizer)["level"] = 2.0
-        taken.restore(tracked)
+        assert taken.put_back() == ""
         assert first(optimizer)["exp_avg"] is newer
         assert first(optimizer).get("level") == level
 
 
-def test_a_tensor_that_a_step_has_thrown_away_cannot_come_again() -> None:
+def test_a_tensor_that_a_step_has_thrown_away_comes_again() -> None:
     tracked, optimizer = build()
-    taken = Before.take(tracked, (), {})
+    kept = first(optimizer)["exp_avg"]
+    taken = Again(tracked)
     del first(optimizer)["exp_avg"]
-    assert "taken a tensor out of an optimizer's state" in taken.why_not()
+    assert taken.put_back() == ""
+    assert first(optimizer)["exp_avg"] is kept
 
 
 def test_an_optimizer_that_comes_later_is_seen() -> None:
-    (tracked, _), states = build(), States()
-    Before.take(tracked, (), {}, states=states)
+    tracked, _ = build()
     more = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=0.1)
     more.state[more.param_groups[0]["params"][0]]["level"] = 1.0
     tracked.add("more", more)
-    taken = Before.take(tracked, (), {}, states=states)
+    taken = Again(tracked)
     first(more)["level"] = 2.0
-    taken.restore(tracked)
+    assert taken.put_back() == ""
     assert first(more)["level"] == 1.0
-
-
-def test_of_tensors_alone_nothing_is_copied_again() -> None:
-    (tracked, optimizer), states = build(layers=20), States()
-    copied = states.copy(tracked)
-    for _ in range(3):
-        optimizer.step()
-        assert states.copy(tracked) is copied
-    first(optimizer)["level"] = 1.0
-    assert states.copy(tracked) is not copied
-
-
-@pytest.mark.parametrize("kind", [kind for kind in PLAIN if kind != "an array"])
-def test_what_lines_before_the_step_change_is_found(kind: str) -> None:
-    """They are run once more by who takes a rank, on a state that has had them."""
-    (tracked, optimizer), changes = build(), Changes()
-    begun, change = PLAIN[kind]
-    first(optimizer)["level"] = deepcopy(begun)
-    for number in range(6):
-        changes.at_fetch(tracked)
-        if number % 3 == 2:
-            first(optimizer)["level"] = change(first(optimizer)["level"])
-        assert changes.since_fetch(tracked) == ["the optimizer"] * (number % 3 == 2)
-        changes.begin(tracked)
-        assert not changes.look()
-        changes.step_is_over(tracked)

@@ -10,7 +10,7 @@ from trainmover.cli.options import which_run
 from trainmover.cli.output import say_json
 from trainmover.cli.watch.standbys import size
 
-_KINDS = ("state", "gradients", "undo", "snapshot", "record", "communicator")
+_KINDS = ("state", "gradients", "snapshot", "record", "communicator")
 
 
 def main(options: argparse.Namespace) -> int:

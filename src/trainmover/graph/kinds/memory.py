@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from trainmover.graph.blocks import BlockView, bytes_of, span_of_array, span_of_storage
 from trainmover.graph.kinds.kind import HOLE, MISSING, Body, Kind, item
 from trainmover.graph.nodes import LEFT_OUT, Node, Path, Ref, node_number
 from trainmover.state.tensor_bytes import DTYPES, dtype_name
 from trainmover.torch_internals.objects import HOOKS_OF_LEAVES, set_local, subclass_of
-from trainmover.torch_internals.tensors import coordinates_of, local_of, values_of
+from trainmover.torch_internals.tensors import coordinates_of, is_view, local_of, values_of
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -62,6 +63,8 @@ class StridedTensor(Kind):
     def restore(self, ref: int, live: Any, restore: "Restore", body: Body) -> Any:
         kind, form, leaf, needs_grad, view, rest = body
         cls = restore.cls(kind, live)
+        if leaf and restore.is_own(ref, live) and not live.is_leaf and not is_view(live):
+            live.detach_()  # Changed in place by what is trained, it is a part of that graph.
         dtype, shape, stride = DTYPES[form[0]], tuple(form[1]), tuple(form[2])
         fits = (
             type(live) is cls
@@ -72,6 +75,8 @@ class StridedTensor(Kind):
         )
         with torch.no_grad():
             live = _over_block(live, fits, cls, (dtype, shape, stride), view, form[3], restore)
+            if view and node_number(view[0]) in restore.blocks.filled and not live.is_inference():
+                increment_version(live)  # Who knows it by its counter is to read it again.
         restore.take(ref, live)
         if leaf and live.is_leaf and live.requires_grad != needs_grad:
             live.requires_grad_(needs_grad)
@@ -104,7 +109,8 @@ def _over_block(
             return live  # type: ignore[no-any-return]
         return _with_memory(live, fits, cls, torch.empty_strided(shape, stride, dtype=dtype))
     number, offset = node_number(view[0]), view[1]
-    if fits and restore.blocks.is_left_out(number) and tuple(live.shape) == shape:
+    is_others = restore.blocks.is_left_out(number) and not restore.is_of_this_run
+    if fits and is_others and tuple(live.shape) == shape:
         return live  # type: ignore[no-any-return]
     span = span_of_storage(live.untyped_storage()) if fits else None
     held = restore.blocks.storage(number, span, device)

@@ -174,7 +174,6 @@ class Auto:
         loop.is_transaction = True
         if is_first:
             api.attach()
-            self._member.updates.commits_at_return = False
             self._runtime.begin_loop(self._turns)
 
     def _find(self, frame: FrameType) -> None:
@@ -238,7 +237,7 @@ class Auto:
             self._shadow.enter_step(self._site)
             return
         site: Any = self._site
-        self._step = member.begin_step(site, (), {}, frame, is_sure=False)
+        self._step = member.begin_step(site, frame, is_sure=False)
         member.enter_try(self._step)
 
     def _goes_on_in_step(self, loop: AnyLoop, frame: FrameType) -> bool:
@@ -250,7 +249,7 @@ class Auto:
             return False
         assert self._step is not None
         try:
-            if member.gate.undo and member.updates.any_in_step:
+            if member.gate.at_return and member.updates.any_in_step:
                 member.pass_gate(returned=True)
                 return False
             if not self._aborted:

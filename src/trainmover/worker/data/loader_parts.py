@@ -110,19 +110,6 @@ def generators_in(roots: Iterable[tuple[str, Any]]) -> dict[str, Generator]:
     return {path: value for path, value in _walk(roots) if is_generator(value)}
 
 
-def objects_in(loader: Any) -> dict[str, Any]:
-    """Samplers, dataset, and all that these hold and that has attributes, by where it lies."""
-    roots = [*parts(loader)[isinstance(loader, DataLoader) :], *_loading(loader)]
-    return {path: value for path, value in _walk(roots) if _has_attributes(value)}
-
-
-def _has_attributes(value: Any) -> bool:
-    opaque = isinstance(value, (*_OPAQUE, DataLoader, Mapping, list, tuple, functools.partial))
-    return not (opaque or isinstance(value, FunctionType | MethodType)) and hasattr(
-        value, "__dict__"
-    )
-
-
 def _walk(roots: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Breadth first, so that each goes by its shortest path; each object once."""
     seen: dict[int, Any] = {}

@@ -30,9 +30,9 @@ from trainmover.state.proof.digest import hashes_of
 from trainmover.torch_internals.modules import parameters_in
 from trainmover.worker.join.refusal import Refusal
 from trainmover.worker.member import Member
+from trainmover.worker.step.before import Before
 from trainmover.worker.step.changes import watched
 from trainmover.worker.step.reported import code_of, place_of_step
-from trainmover.worker.step.retry.before import Before
 
 
 class Repeat:
@@ -99,7 +99,7 @@ class Repeat:
         code = code_of(function)
         self._step = f"{getattr(code, 'co_name', 'the step')}{place_of_step(code)}"
         member.script_graph.begin_step(frame, [args, kwargs])
-        before = Before.take(tracked, args, kwargs)
+        before = Before.take(tracked)
         gradients = [(one, one.grad, _copy_of(one.grad)) for _, one in self._trained()]
         updates = member.updates.count
         bulk = self._hashes()
@@ -107,7 +107,7 @@ class Repeat:
         comes = self._comes_to_gate(function, args, kwargs)
         member.updates.break_off(updates)
         self._replayer.repeat_step()
-        is_early = self._hashes() != bulk  # What is tracked is copied then as a step begins.
+        is_early = self._hashes() != bulk  # All ranks would go back to a snapshot.
         changed = before.why_not()
         try:
             before.restore(tracked)

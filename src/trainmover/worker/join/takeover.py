@@ -174,7 +174,6 @@ class Takeover:
         if before is not None:
             taken = taken.after(before)
         member = self._member
-        member.gate.undo_wanted = bool(taken.header["undo"])
         member.updates.changes.early |= bool(taken.header["early"])
         if self.way is None:
             self.way = self._way_to(taken, order.committed)

@@ -13,7 +13,7 @@ import os
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainmover.asked import are
@@ -187,6 +187,8 @@ class ScriptGraph:
         for people; "": all was."""
         if self._is_over:
             return self.uncarried
+        if large := next(self._large_written(), ""):
+            return f"it has changed {large}, which is too large to be copied"
         before = self._look.graph()
         notes = self._restore(before, frame, self._arguments)
         if notes is None:
@@ -264,13 +266,17 @@ class ScriptGraph:
         One of a batch, which a step may write to, is not there for two fetches.
         """
         self._fetches += 1
-        for number, (known, version, since) in [*self._large.items()]:
+        for written in self._large_written(lasts=1):
+            self._written = f"{written} changes, and is not tracked"
+
+    def _large_written(self, lasts: int = -1) -> Iterator[str]:
+        """Name large tensors that were written to since they are known, for more fetches than
+        this."""
+        for number, (known, version, since) in self._large.items():
             tensor = known()
-            lasts = self._fetches - since > 1
-            if lasts and tensor is not None and version_of(tensor) != version:
-                size = tensor.nbytes >> 20
-                self._written = f"`{self._look.path_of(number)}` of {size} MiB changes"
-                self._written += ", and is not tracked"
+            is_old = self._fetches - since > lasts
+            if is_old and tensor is not None and version_of(tensor) != version:
+                yield f"`{self._look.path_of(number)}` of {tensor.nbytes >> 20} MiB"
 
     def _note(self, opaque: Iterable[Opaque]) -> None:
         """Find code that a text was: no other process can have it."""

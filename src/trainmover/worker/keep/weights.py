@@ -3,13 +3,11 @@
 
     state         tracked bulk state: training's own
     gradients     of the tracked modules: training's own
-    undo          copies of what an update may touch, where steps have to be undone
     snapshot      newest state of all that the job can go back to
     record        of the first steps, and what was compiled in them, kept for standbys
     communicator  memory that this process writes and its neighbours read
 
-Buffers, small state and a step's arguments are copied for a retry, and the copies are dropped when
-the step ends. What gloo takes is not known.
+Copies of what the script holds, kept for a retry, count for none. What gloo takes is not known.
 """
 
 import os

@@ -13,20 +13,17 @@ in every step:
 
 The same is asked of the lines between the fetch of a batch and its step: whoever takes a rank
 stands at the fetch and runs them again, on the state of a rank that has run them (`since_fetch`).
-There it counts, too, what optimizers keep beside tensors, which a step puts back by itself
-(`retry/states.py`).
 
 And of the lines between a step's return and the next fetch: an average of weights, say, is brought
 up to date there. Whoever takes a rank that was lost in them runs them on the state of a rank that
 has been through them, and what they work out of that average is another number (`moved`).
 
-From the first finding on, the rank copies all that is tracked as each step begins
-(`Undo.copy_all`). The step in which it was found has no such copy: if that one is aborted, it
-cannot be run again.
+A step that has changed something there is not made again: if it is aborted, all ranks go back to a
+snapshot. So they do from the first finding by bytes on, since what leaves no mark may come again.
 
-What leaves no mark may begin in any later step, and be lost sight of between two looks. So what an
-alias reaches that is made past torch's counters is copied before it is used, see `unseen`; looks at
-bytes are for what nobody sees made.
+It may also begin in any later step, and be lost sight of between two looks. So whoever makes an
+alias past torch's counters counts as a writer, see `unseen`; looks at bytes are for what nobody
+sees made.
 """
 
 import time
@@ -42,7 +39,6 @@ from trainmover.state.proof.digest import hashes_of
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.tensors import Watched
 from trainmover.torch_internals.watching.aliases import storage_of
-from trainmover.worker.step.retry.states import States
 
 SHARE = 0.003
 """Of the time, that looks at bytes may take after the first steps."""
@@ -52,18 +48,16 @@ class Changes:
     """Of one rank, for all its steps.
 
     early    steps were seen to change bulk state before their gate
-    names    of what the step under way has changed there, though nobody had copied it
+    unmarked  of which looks at bytes alone have shown it, for people; "": none was found by them
+    names    of what the step under way has changed there
     moved    paths of what lines behind the last step have changed, as the next fetch has found
-    covered  paths that were copied in this attempt, before anything unseen could change them
-    states   what optimizers keep beside tensors
     """
 
     def __init__(self) -> None:
         self.early = False
+        self.unmarked = ""
         self.names: list[str] = []
         self.moved: list[str] = []
-        self.covered: set[str] = set()
-        self.states = States()
         self._tracked: Tracked | None = None
         self._tensors: dict[str, Tensor] = {}
         self._fit: list[int] = []
@@ -88,7 +82,6 @@ class Changes:
         self._fetched, self._looks = True, self._looks_at_bytes()
         self._know_anew(tracked, looks=self._looks)
         self._watch.note()
-        self.states.copy(tracked)
         self._hashes = self._read() if self._looks else {}
         if self._behind:
             self._moved_unseen |= _other(self._behind, self._hashes)
@@ -101,7 +94,7 @@ class Changes:
         fetched, self._fetched = self._fetched, False
         if not fetched:
             return []
-        if self._fit != _fit(tracked) or not self.states.same(tracked):
+        if self._fit != _fit(tracked):
             return ["the optimizer"]
         if not self._watch.same():
             return self._paths_of(self._watch.changed())
@@ -133,15 +126,9 @@ class Changes:
         away = [n for n, tensor in enumerate(tensors) if lies_elsewhere(tensor)]
         return [n for n in away if tensors[n].is_contiguous() and tensors[n].data_ptr() in own]
 
-    def copied(self) -> None:
-        """A step starts, or starts again, and all is copied: there is nothing to look for."""
-        self.names, self._tracked = [], None
-
     def begin(self, tracked: Tracked) -> None:
         """A step starts, or starts again: nothing is changed yet."""
         self.names, self._tracked = [], tracked
-        if self.covered:
-            self.covered.clear()
         self._made += 1
         looks = self._looks_at_bytes()
         self._know_anew(tracked, looks=looks)
@@ -155,14 +142,15 @@ class Changes:
         tracked, self._tracked = self._tracked, None
         if tracked is None:
             return False
-        if self._fit[1::2] != _fit(tracked)[1::2]:  # Of groups there are copies: see `Before`.
+        if self._fit[1::2] != _fit(tracked)[1::2]:  # The graph has its groups.
             self.names = ["the optimizer"]
         elif not self._begun.same():
             self.names = self._paths_of(self._begun.changed())
         elif self._hashes:
             self._know(tracked)
             other = _other(self._hashes, self._read())
-            self.names = [path for path in self._tensors if path in other - self.covered]
+            self.names = [path for path in self._tensors if path in other]
+            self.unmarked = self.unmarked or next(iter(self.names), "")
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first
@@ -173,7 +161,8 @@ class Changes:
         if at != self._storages_at or self._keeps_lists:
             self._storages_at = at
             states = [one for optimizer in tracked.optimizers for one in optimizer.state.values()]
-            self._keeps_lists = any(type(one) is list for state in states for one in state.values())
+            tables = [state for state in states if isinstance(state, dict)]
+            self._keeps_lists = any(type(one) is list for state in tables for one in state.values())
             shards = [shard for part in tracked.unsharded for shard in part.shards().values()]
             every = (as_local(one) for one in [*shards, *(one for _, one in watched(tracked))])
             self._storages = {start for one in every if (start := storage_of(one))}
@@ -231,7 +220,7 @@ def _fit(tracked: Tracked) -> list[int]:
 
 
 def watched(tracked: Tracked) -> Iterator[tuple[str, Tensor]]:
-    """Bulk state by path: the memory that is trained with. Buffers are copied for every retry."""
+    """Bulk state by path: the memory that is trained with. The script's graph has buffers."""
     bulk = set(tracked.bulk_names())
     for name, obj in tracked.items():
         if isinstance(obj, nn.Module):

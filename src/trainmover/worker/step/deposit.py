@@ -152,7 +152,6 @@ class Deposit:
             "digest": digest,
             "record": latest.to_bytes() if latest is not None else b"",
             "graph": graph.to_bytes() if graph is not None else b"",
-            "undo": self._gate.undo,
             "early": self._updates.changes.early,
             "small": small,
         }

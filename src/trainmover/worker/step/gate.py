@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate of a step: whoever comes through knows that the step is committed everywhere.
 
-One all-reduce of eight integers over all ranks, on a group of its own. Two say that all ranks are
+One all-reduce of seven integers over all ranks, on a group of its own. Two say that all ranks are
 in the same step, the third carries the pause flag of a planned move, so all stop at one boundary.
-The fourth says that a rank cannot commit before its update (`undo`), the fifth that all are to take
-a snapshot at the boundary, or that the one on its way is void (`rank.cuts`). One says that some
-rank has found bulk state changed before a gate (`Changes`): all copy it then, since not all look at
-the bytes of every step. The last two say whether ranks that were all alike still are, as far as a
-sample shows (`likeness`). An all-reduce that is interrupted decides nothing: ranks may disagree on
-whether it came through.
+The fourth says that all are to take a snapshot at the boundary, or that the one on its way is void
+(`rank.cuts`), the fifth that some rank has found bulk state changed before a gate (`Changes`). The
+last two say whether ranks that were all alike still are, as far as a sample shows (`likeness`). An
+all-reduce that is interrupted decides nothing: ranks may disagree on whether it came through.
 """
 
 from collections.abc import Callable
@@ -34,12 +32,12 @@ class Gate:
 
     snapshots  say when one is due
     drains  whether collectives end with what their buffers hold
-    undo     all ranks know that steps commit at their return, and are undone if they do not
+    at_return  steps of this epoch commit at their return, since only some ranks have an optimizer:
+             the others may wait for what those have updated, and come to no gate before
     early    steps of some rank change bulk state before their gate
     cut      whether a snapshot is due at this boundary, or one on its way on some rank
     likeness  whether all ranks hold the same
     given_up  calls of a step that have raised once they had made collectives, and were no step
-    uneven   steps are undone from this epoch on because only some ranks have an optimizer
     """
 
     def __init__(
@@ -57,12 +55,9 @@ class Gate:
         self._snapshots = snapshots
         self._drills = drills
         self._drains = drains
-        self.undo = False
-        self.undo_wanted = False
-        self.early = False
+        self.at_return = self.early = False
         self.cut = 0
         self.likeness = Likeness()
-        self.uneven = False
         self.given_up = 0
         self._mode_of = Epoch(0)
         self._group = groups.private(GATE, rank, world_size)
@@ -79,12 +74,12 @@ class Gate:
     def _agree(self, step: Step) -> bool:
         standing = self._standing
         cut = self._snapshots.flag(self._rank, step)
-        asked = [step, -step, standing.pause_flag, self.undo_wanted, cut]
+        asked = [step, -step, standing.pause_flag, cut, self.early]
         try:
-            flags = self._group.largest([*asked, self.early, *self.likeness.asks()])
+            flags = self._group.largest([*asked, *self.likeness.asks()])
         except Drained:
             return False
-        newest, minus_oldest, pause, undo, cut, early, *likeness = flags
+        newest, minus_oldest, pause, cut, early, *likeness = flags
         oldest = -minus_oldest
         with standing.lock:
             passes = standing.pass_gate(
@@ -97,7 +92,6 @@ class Gate:
             )
             if not passes:
                 return False
-        self.undo = self.undo_wanted = bool(undo)
         self.early, self.cut = bool(early), cut
         self._snapshots.agreed(cut)
         self.likeness.hears(*likeness)
@@ -109,32 +103,29 @@ class Gate:
 
     @property
     def mode_is_known(self) -> bool:
-        """Whether all ranks of this epoch know that steps are undone, or that they are not."""
+        """Whether all ranks of this epoch know where steps commit."""
         return self._mode_of == self._standing.epoch
 
     def settles_mode(self, *, updates: bool) -> bool:
         """Have all ranks know it, before the first step in an epoch: who joins has not heard, nor
         who was told the last step's verdict. False if the epoch ends first.
 
-        updates: whether this rank has an optimizer. Where only some have, the others may wait for
-        what those have updated, and come to no gate before: steps commit at their return.
+        updates: whether this rank has an optimizer
 
         Raises StateMismatch, on all ranks, if they have given up more or fewer calls of a step once
         these had made collectives: the next ones of some would meet those of another batch."""
         likeness = self.likeness
-        asked: list[int] = [self.undo_wanted, self.early, likeness.known, likeness.vain]
+        asked: list[int] = [self.early, likeness.known, likeness.vain]
         asked += [updates, not updates, self.given_up, -self.given_up]
         epoch = self._standing.epoch
         try:
             flags = self._group.largest(asked)
         except Drained:
             return False
-        undo, early, known, vain, some, others, most, minus_least = flags
+        early, known, vain, some, others, most, minus_least = flags
         if most != -minus_least:
             raise _stand_apart()
-        self.uneven = bool(some and others and not undo)
-        self.undo = self.undo_wanted = bool(undo) or self.uneven
-        self.early = bool(early)
+        self.at_return, self.early = bool(some and others), bool(early)
         likeness.begin_epoch(known=bool(known), vain=bool(vain))
         self._mode_of = epoch
         return True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The updates of a step: every `optimizer.step()` of the script, as the runtime sees it.
 
-The first one of a step is its gate. What comes behind the gate must be local; where it is not, the
-job goes over to steps that are undone (see `undo`).
+The first one of a step is its gate. What comes behind it, and what changes tracked state before it,
+is not made again: a machine that is lost there takes all ranks back to a snapshot.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,14 @@ from trainmover.worker.drill import Drills
 from trainmover.worker.keep.first_steps import Recording
 from trainmover.worker.step.changes import Changes
 from trainmover.worker.step.gate import Gate
-from trainmover.worker.step.retry.undo import Undo
 from trainmover.worker.step.unseen import Unseen
 
-_COLLECTIVES = "collectives are made behind the first update of a step"
-_UNEVEN = "only some ranks have an optimizer, and the others may wait for what those update"
+_BACK = "if a machine is lost there, all ranks go back to a snapshot"
+_BEHIND = f"collectives are made behind the first update of a step: {_BACK}"
+_UNEVEN = (
+    "only some ranks have an optimizer, and the others may wait for what those update: steps "
+    f"commit when their function returns, and {_BACK.replace('there', 'behind an update')}"
+)
 
 
 class Updates:
@@ -33,10 +36,8 @@ class Updates:
     `enter` and `leave` come in between.
 
     count    calls of `optimizer.step()` so far, also outside of steps
-    undo     what those of the step under way have changed
     changes  of bulk state before their gate
     distrust  see `Unseen`
-    commits_at_return  steps may do so, and be undone: False where their end is not known
     """
 
     def __init__(
@@ -51,7 +52,6 @@ class Updates:
         distrust: Callable[[str], None],
     ) -> None:
         self.count = 0
-        self.undo = Undo()
         self._rank = rank
         self._tracked = tracked
         self._gate = gate
@@ -60,27 +60,22 @@ class Updates:
         self._say = say
         self.changes = Changes()
         self._distrust = distrust
-        self._unseen = Unseen(self.undo, self.changes, distrust)
+        self._unseen = Unseen(self.changes, distrust)
         self._calls_at_gate = -1
-        self._because = ""
         self._step = Step(0)
         self._count_before = 0
         self._depth = 0
-        self.commits_at_return = True
-        self._undoes = False  # The step under way commits at its return.
-        self._told_undo = self._told_gradients = self._told_aliases = False
+        self._at_return = False  # The step under way commits there.
+        self._told: set[str] = set()
 
     # --- the step they are made in ----------------------------------------------------------------
 
     def mode_settled(self) -> None:
-        """What was so in an epoch before is no news."""
-        if self._gate.uneven:
-            self._because = _UNEVEN
-        else:
-            self._told_undo = self._told_undo or self._gate.undo
-        self._told_gradients = self._told_gradients or any(
-            gradients.accumulate for gradients in self._tracked.gradients
-        )
+        """All ranks know where steps of this epoch commit."""
+        if self._gate.at_return:
+            self._tell_once("uneven", _UNEVEN)
+        if any(gradients.accumulate for gradients in self._tracked.gradients):
+            self._told.add("gradients")  # In an epoch before.
 
     def fetched(self) -> None:
         """The script has fetched for its next step."""
@@ -102,26 +97,22 @@ class Updates:
         An aborted step leaves the depth where it was, so every attempt starts it anew.
         """
         self._step, self._depth, self._count_before = step, 0, self.count
-        self._undoes, self._calls_at_gate = self._gate.undo, -1
-        self.undo.begin()
+        self._at_return, self._calls_at_gate = self._gate.at_return, -1
         self.changes.early |= self._gate.early
-        if self.changes.early:
-            self.changes.copied()
-            self.undo.copy_all(self._tracked)
-        else:
-            self.changes.begin(self._tracked)
-            self._unseen.begin(self._tracked)
+        self.changes.begin(self._tracked)
+        self._unseen.begin(self._tracked)
 
     def put_back(self) -> str:
-        """The step is aborted: undo what it has changed. Why that cannot be; "" if it is done."""
+        """The step is aborted: put gradients back. Returns why it cannot be made again in place;
+        "": it can."""
         self._unseen.end()
         self._look_for_changes()
         if self.changes.names:
-            return (
-                "a step was aborted that, for the first time, had changed "
-                f"{_listed(self.changes.names)} before its gate"
-            )
-        self.undo.put_back()
+            return f"it has changed {_listed(self.changes.names)} before its gate"
+        if self._at_return and self.any_in_step:
+            return "it has made its update"
+        if unseen := self.changes.unmarked or self._unseen.path:
+            return f"it may have changed `{unseen}` before its gate, past torch's counters"
         reasons = [gradients.put_back() for gradients in self._tracked.gradients]
         return next(filter(None, reasons), "")
 
@@ -136,48 +127,45 @@ class Updates:
         self._look_for_changes()
         for gradients in self._tracked.gradients:
             gradients.at_gate()
-            if self._undoes:  # Nothing comes behind it.
+            if self._at_return:  # Nothing comes behind it.
                 gradients.returned()
 
     def _look_for_changes(self) -> None:
-        found = self.changes.look()
-        self._gate.early |= found
-        if found and self._rank == 0:
-            self._say(
-                Warned(
-                    rank=self._rank,
-                    text=f"steps change {_listed(self.changes.names)} before their first update: "
-                    "from now on all that is tracked is copied as each step begins, to be put back "
-                    "if it is run again",
-                )
+        if self.changes.look():
+            self._gate.early = True
+            self._tell_once(
+                "early",
+                f"steps change {_listed(self.changes.names)} before their first update: {_BACK}",
             )
 
     def passed(self) -> None:
         """The step is committed: count what comes behind its gate."""
-        self._calls_at_gate = -1 if self._undoes else groups.calls
+        self._calls_at_gate = -1 if self._at_return else groups.calls
 
     def end_try(self) -> None:
         """The function has returned, or raised."""
         self._unseen.end()
-        self._check_local()
+        if self._calls_at_gate not in (-1, groups.calls):
+            self._tell_once("behind", _BEHIND)
+        self._calls_at_gate = -1
 
     def end_step(self) -> None:
         """The step is committed and has returned."""
         self.changes.step_is_over(self._tracked)
         for gradients in self._tracked.gradients:
             gradients.end_step()
-        self._warn_of_undo()
         self._warn_of_gradients()
-        if self._unseen.names:
-            self._warn_of_aliases()
+        if self._unseen.path:
+            self._tell_once(
+                "aliases",
+                f"the script has `.data` or a numpy array of `{self._unseen.path}` before the "
+                f"first update of a step, through which it could change it unseen: {_BACK} "
+                "(copy(), or no_grad() and torch's own functions, cost nothing)",
+            )
 
     def of_updates(self, tensors: Sequence[Tensor]) -> list[int]:
         """Numbers of those on a device that only updates write to, as far as steps have shown."""
         return [] if self._unseen.any else self.changes.of_updates(self._tracked, tensors)
-
-    @property
-    def _keeps_gradients(self) -> bool:
-        return any(gradients.kept_bytes for gradients in self._tracked.gradients)
 
     @property
     def any_in_step(self) -> bool:
@@ -185,10 +173,10 @@ class Updates:
         return self.count > self._count_before
 
     def forget(self) -> None:
-        """Drop the copies, and what was watched: the model is to go with its run."""
+        """Drop what was watched: the model is to go with its run."""
         self._unseen.forget()
-        self.undo, self.changes = Undo(), Changes()
-        self._unseen = Unseen(self.undo, self.changes, self._distrust)
+        self.changes = Changes()
+        self._unseen = Unseen(self.changes, self._distrust)
 
     # --- one update -------------------------------------------------------------------------------
 
@@ -202,14 +190,10 @@ class Updates:
         self.count += 1
         if not in_step:
             return False
-        if passed and self.commits_at_return and self._keeps_gradients:
-            self._gate.undo_wanted = True  # The record from the gate is old behind a second update.
         if self._depth == 1:
             self._spend_gradients(optimizer)
         self._look_for_changes()
-        if self._undoes:
-            self.undo.before_update(self._tracked, optimizer)
-        return self._depth == 1 and not self._undoes and not passed
+        return self._depth == 1 and not self._at_return and not passed
 
     def break_off(self, count: int) -> None:
         """A try in the sandbox has ended at its gate. count: updates before it"""
@@ -229,60 +213,25 @@ class Updates:
             for group in optimizer.param_groups:
                 gradients.spend(group["params"])
 
-    def _check_local(self) -> None:
-        """Collectives behind the gate may be part of the update: the job must undo such steps."""
-        if self._calls_at_gate in (-1, groups.calls):
-            return
-        self._calls_at_gate = -1
-        if self.commits_at_return and not self._gate.undo_wanted:
-            self._gate.undo_wanted, self._because = True, _COLLECTIVES
-
     # --- what it costs ----------------------------------------------------------------------------
-
-    def _warn_of_undo(self) -> None:
-        """Once, with the first copy."""
-        if self._told_undo or not self.undo.cost:
-            return
-        if self.changes.early and not self._undoes:
-            return  # That has been said.
-        because = self._because or _COLLECTIVES
-        self._warn(
-            f"{because}: steps commit when their function returns, and what "
-            "an update may touch is copied before it, to be undone if a machine is lost "
-            f"({self.undo.cost} now)"
-        )
-        self._told_undo = True
-
-    def _warn_of_aliases(self) -> None:
-        """Once, when the first are copied for it."""
-        names, self._unseen.names = self._unseen.names, []
-        if self._told_aliases:
-            return
-        self._told_aliases = True
-        self._warn(
-            f"the script has `.data` or a numpy array of {_listed(names)} before the first update "
-            "of a step, through which it could change them unseen: they are copied first, to be "
-            "put back if the step is run again (copy(), or no_grad() and torch's own functions, "
-            "cost nothing)"
-        )
 
     def _warn_of_gradients(self) -> None:
         """Once, when some are first kept."""
-        if self._told_gradients:
+        if "gradients" in self._told:
             return
-        size = sum([gradients.kept_bytes for gradients in self._tracked.gradients])
-        if not size:
-            return
-        self._told_gradients = True
-        self._warn(
-            "gradients are accumulated over several steps: they go with the record of "
-            f"each ({size / 1e6:.1f} MB now). Cheaper: all passes of one update in one "
-            "function marked @job.step"
-        )
+        if size := sum([gradients.kept_bytes for gradients in self._tracked.gradients]):
+            self._tell_once(
+                "gradients",
+                "gradients are accumulated over several steps: they go with the record of "
+                f"each ({size / 1e6:.1f} MB now). Cheaper: all passes of one update in one "
+                "function marked @job.step",
+            )
 
-    def _warn(self, text: str) -> None:
-        if self._rank == 0:
-            self._say(Warned(rank=self._rank, text=text))
+    def _tell_once(self, what: str, text: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            if self._rank == 0:
+                self._say(Warned(rank=self._rank, text=text))
 
 
 def _listed(names: list[str]) -> str:

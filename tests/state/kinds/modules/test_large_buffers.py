@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.again import Again
 from trainmover.state.kinds.modules.buffers import Buffers
 from trainmover.state.kinds.modules.large_buffers import LargeBuffers, is_hash
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.watching.aliases import aliases
-from trainmover.worker.step.retry.before import Before
 
 ROWS = 140_000
 
@@ -134,10 +134,10 @@ def test_it_goes_with_the_record_and_a_retry_brings_it_back() -> None:
     assert tracked.large_buffers == ["net.large_buffers"]
     assert is_hash("net.large_buffers")
     known = tracked.small_states()["net.large_buffers"]
-    before = Before.take(tracked, (), {})
+    before = Again(tracked)
     _write(net)
     assert tracked.small_states()["net.large_buffers"] != known
-    before.restore(tracked)
+    assert before.put_back() == ""
     assert tracked.small_states()["net.large_buffers"] == known
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import OptState
 
-from trainmover.state.moments import Moment
+from tests.again import Again
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.optimizers import stages_of
 
@@ -40,9 +40,9 @@ def test_a_rank_that_is_taken_between_unscaling_and_its_update() -> None:
 
 def test_a_retry_unscales_again() -> None:
     tracked, scaler, optimizer = build()
-    before = tracked.small_states(Moment.RETRY)
+    before = Again(tracked, (scaler,))
     scaler.unscale_(optimizer)
-    tracked.load_small(before)
+    assert before.put_back() == ""
     scaler.unscale_(optimizer)
 
 

@@ -5,12 +5,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.again import Again
 from trainmover.state import encode
 from trainmover.state.kinds.parallel.used import Used
 from trainmover.state.moments import Moment
 from trainmover.state.tracked import Tracked
 from trainmover.torch_internals.distributed import used
-from trainmover.worker.step.retry.before import Before
 
 pytestmark = pytest.mark.usefixtures("known_wrappers")
 
@@ -71,11 +71,11 @@ def test_a_retry_puts_them_back() -> None:
     accumulate(wrapper, 0)
     kept = Used(wrapper).state_dict()
     for attempt in (lambda: accumulate(wrapper, 1), lambda: wrapper(torch.ones(1, 2), 1).sum()):
-        before = Before.take(tracked, (), {})
+        before = Again(tracked)
         if (loss := attempt()) is not None:
             loss.backward()
         assert Used(wrapper).state_dict() != kept
-        before.restore(tracked)
+        assert before.put_back() == ""
         assert Used(wrapper).state_dict() == kept
 
 
