@@ -69,7 +69,7 @@ def main() -> None:
     cnn = network()
     model = nn.parallel.DistributedDataParallel(cnn) if world > 1 else cnn
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    progress = job.values(Progress(), "batches", "loss_sum")  # they follow the rank
+    progress = Progress()  # they follow the rank
     job.track(model=model, optimizer=optimizer)
     torch.manual_seed(args.seed + 1 + rank)  # another dropout mask on every rank
 

@@ -86,7 +86,7 @@ def main() -> None:
     model = nn.parallel.DistributedDataParallel(gpt) if world > 1 else gpt
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.steps)
-    progress = job.values(Progress(), "tokens")  # it follows the rank to another machine
+    progress = Progress()  # it follows the rank to another machine
     job.track(model=model, optimizer=optimizer, scheduler=scheduler)
     torch.manual_seed(args.seed + 1 + rank)  # another dropout mask on every rank
 

@@ -1,7 +1,6 @@
 """Where tracked state lies, and what of it is shown, is compared where a machine takes a rank."""
 
 import copy
-from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.kept import Kept
 from trainmover.errors import StateMismatch
 from trainmover.state.arrangement import (
     Arrangement,
@@ -20,7 +20,6 @@ from trainmover.state.arrangement import (
     in_common,
 )
 from trainmover.state.items import HasState
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 
 Rolled = Callable[[dict[str, Any]], dict[str, Any]]
@@ -39,7 +38,7 @@ def rolled_back(given: Rolled) -> list[tuple[str, HasState]]:
     best = Best()
     best.state = copy.deepcopy(optimizer.state_dict())
     optimizer.load_state_dict(given(best.state))
-    kept = Attributes(best, ("state",))
+    kept = Kept(best, ("state",))
     return [("model", model), ("optimizer", optimizer), ("best", kept)]
 
 
@@ -214,7 +213,7 @@ def test_a_list_that_was_one_from_the_start_may_be_two_where_values_were_put() -
 def test_kept_arrays_and_views_are_told_apart() -> None:
     best = Best()
     best.state = {"all": np.ones((3, 2)), "other": np.ones(2)}
-    kept = [("best", Attributes(best, ("state",)))]
+    kept = [("best", Kept(best, ("state",)))]
     assert in_common(kept) == []
     best.state["other"] = best.state["all"][1]
     assert in_common(kept) == [["best.state.all", "best.state.other"]]
@@ -226,23 +225,6 @@ def test_parts_of_one_piece_of_memory_that_lie_beside_each_other_are_two() -> No
     assert arranged(model).memory == []
     model.register_buffer("flat", flat)
     assert arranged(model).memory == [["model.bias", "model.flat", "model.weight"]]
-
-
-def test_what_is_one_here_and_two_on_the_rank_is_put_apart() -> None:
-    meter = SimpleNamespace(best=torch.ones(2), last=0)
-    meter.last = meter.best
-    kept = Attributes(meter, ("best", "last"))
-    kept.load_state_dict({"best": torch.zeros(2), "last": torch.ones(2)})
-    assert [meter.best.sum().item(), meter.last.sum().item()] == [0.0, 2.0]
-
-
-def test_kept_values_that_are_one_stay_one_where_a_step_is_run_again() -> None:
-    meter = SimpleNamespace(long=deque([1]), short=None)
-    meter.short = meter.long
-    kept = Attributes(meter, ("long", "short"))
-    kept.load_state_dict({"long": deque([1, 2]), "short": deque([1, 2])})
-    assert meter.short is meter.long
-    assert [*meter.long] == [1, 2]
 
 
 def test_a_schedule_of_schedules_has_one_list_of_rates_or_two() -> None:
@@ -258,17 +240,15 @@ def test_what_lies_in_two_kept_objects_is_one() -> None:
     row, one, other = [1.0], SimpleNamespace(rows=[]), SimpleNamespace(by_name={})
     one.rows.append(row)
     other.by_name["a"] = row
-    kept = [("one", Attributes(one, ("rows",))), ("other", Attributes(other, ("by_name",)))]
+    kept = [("one", Kept(one, ("rows",))), ("other", Kept(other, ("by_name",)))]
     assert arrangement_of(kept).objects == [["one.rows.0", "other.by_name.a"]]
-    one.rows.append(row)  # Of one object its own state says it.
-    assert arrangement_of(kept[:1]).objects == []
 
 
 def test_where_lines_behind_a_record_have_run_nobody_asks_what_lies_where() -> None:
     owner = SimpleNamespace(rows=[[1.0]], last=0)
     owner.last = owner.rows[0]
     tracked = Tracked()
-    tracked.add("kept", Attributes(owner, ("rows", "last")))
+    tracked.add("kept", Kept(owner, ("rows", "last")))
     small = tracked.small_states()
     assert tracked.moved_since(small) == []
     owner.rows.insert(0, [2.0])

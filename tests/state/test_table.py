@@ -11,7 +11,6 @@ from torch import nn
 import trainmover
 from tests.again import Again
 from trainmover.state.kinds.generators import KeptGenerator
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.moments import PARTS, TABLE, Do, Moment
 from trainmover.state.proof.fingerprint import fingerprint
 from trainmover.state.tracked import Tracked
@@ -218,12 +217,6 @@ def test_a_round_sees_it(kind: str) -> None:
     with torch.no_grad():
         CHANGES[kind](net_of(source))
     assert fingerprint(source).rest != fingerprint(other).rest
-
-
-def test_attributes_of_an_object_are_a_small_object() -> None:
-    tracked = Tracked()
-    tracked.add("kept", Attributes(Kept(2), ("numbers",)))
-    assert tracked.small_names() == ["kept"]
 
 
 def test_a_buffer_of_another_form_in_its_place_is_sent_as_it_is() -> None:

@@ -1,6 +1,5 @@
 """The script's view of a job of its own, and of whatever runtime the worker puts behind it."""
 
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -232,6 +231,8 @@ def test_the_line_that_fetched_is_named() -> None:
 def test_who_calls_what_is_gone_is_told_what_to_call() -> None:
     with pytest.raises(UserError, match=r"enumerate\(job.batches"):
         tm.attach().enumerate(range(3))
+    with pytest.raises(UserError, match=r"meter = Meter\(\)"):
+        tm.attach().values(object(), "best")
     with pytest.raises(AttributeError, match="has no attribute 'counted'"):
         tm.attach().counted  # noqa: B018
 
@@ -239,62 +240,6 @@ def test_who_calls_what_is_gone_is_told_what_to_call() -> None:
 @pytest.mark.parametrize("limits", [(3,), (2, 7), (9, 0, -4)])
 def test_a_range_is_a_loop_for_scripts_without_loaders(limits: tuple[int, ...]) -> None:
     assert list(tm.attach().range(*limits)) == list(range(*limits))
-
-
-class Meter:
-    def __init__(self) -> None:
-        self.best = 0.5
-        self.seen = deque([1, 2], maxlen=2)
-        self.by_name = {"a": 1}
-        self.lines: list[Any] = ["x"]
-        self.callback = print
-
-    @property
-    def twice(self) -> float:
-        return 2 * self.best
-
-
-def test_values_of_an_object_are_kept() -> None:
-    job = tm.attach()
-    runtime = job._runtime
-    meter = job.values(Meter(), "best", "seen", "by_name", "lines")
-    assert isinstance(meter, Meter)
-    held = meter.seen, meter.by_name, meter.lines
-    kept = runtime.tracked.small_states()
-    meter.best, meter.by_name["b"] = 0.25, 2
-    meter.seen.append(3)
-    meter.lines.append(4)
-    runtime.tracked.load_small(kept)
-    assert (meter.best, *held) == (0.5, deque([1, 2]), {"a": 1}, ["x"])
-    assert meter.seen is held[0]
-    assert meter.by_name is held[1]
-    assert meter.lines is held[2]
-    assert meter.seen.maxlen == 2
-
-
-def test_names_of_values_are_those_of_their_class_one_for_each_object() -> None:
-    job = tm.attach()
-    meter = job.values(Meter(), "best")
-    job.values(Meter(), "best")
-    job.values(meter, "best")
-    job.values(meter, "lines")
-    job.values(Meter(), "best", name="mine")
-    names = ["Meter.values", "Meter.values.2", "Meter.values.3", "mine"]
-    assert list(job._runtime.tracked) == names
-
-
-@pytest.mark.parametrize(
-    ("names", "why"),
-    [
-        ((), "and no names"),
-        (("worst",), "this Meter has no such attribute"),
-        (("callback",), "cannot keep `callback` of a Meter: .*builtin_function"),
-        (("twice",), "cannot keep `twice` of a Meter"),
-    ],
-)
-def test_values_that_cannot_be_kept_are_refused(names: tuple[str, ...], why: str) -> None:
-    with pytest.raises(UserError, match=why):
-        tm.attach().values(Meter(), *names)
 
 
 def test_samples_cost_a_job_of_its_own_nothing() -> None:

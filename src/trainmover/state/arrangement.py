@@ -22,7 +22,6 @@ from torch.optim.lr_scheduler import LRScheduler
 from trainmover.errors import StateMismatch
 from trainmover.state.encode import as_local
 from trainmover.state.items import HasState
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.tensor_bytes import extent_of, flat_bytes, is_plain
 from trainmover.torch_internals.modules import unsaved_of
 
@@ -83,7 +82,7 @@ def arrangement_of(
         for group in obj.param_groups
         for parameter in group["params"]
     }
-    memory, containers, within = _Places(), _Places(), _Places()
+    memory, containers = _Places(), _Places()
     strides: dict[str, list[int]] = {}
     asking: list[str] = []
     hidden: dict[str, bytes] = {}
@@ -92,12 +91,9 @@ def arrangement_of(
         if name in moved:
             leaves = [one for one in leaves if not _lies_in_a_value(one[0])]
         shown = [leaf for _, leaf in leaves if isinstance(leaf, Tensor)]
-        is_told = isinstance(obj, Attributes) and obj.tells_what_is_one
         for where, leaf in leaves:
             if type(leaf) not in _MUTABLE:
                 memory.add(_address(leaf), where, leaf)
-            elif is_told and _lies_in_a_value(where):
-                within.add(id(leaf), where, leaf)
             elif not isinstance(obj, LRScheduler):  # They set lists anew, and fill none.
                 containers.add(id(leaf), where, leaf)
         if isinstance(obj, nn.Module):
@@ -117,7 +113,7 @@ def arrangement_of(
         _add_all(leaves, memory, containers)
         strides |= _turned(leaves)
     common = memory.together(_overlap)
-    one = sorted([*containers.together(), *within.together(_of_several)])
+    one = sorted(containers.together())
     return Arrangement(common, one, strides, sorted(asking), hidden, sorted(moved))
 
 
@@ -137,16 +133,6 @@ def _turned(leaves: list[Placed]) -> dict[str, list[int]]:
         if isinstance(leaf, Tensor) and not _in_order(leaf)
     }
     return {path: order for path, order in turned.items() if order != sorted(order)}
-
-
-def _of_several(placed: list[Placed]) -> list[list[Placed]]:
-    """Only what lies in several objects: of one its own state says what is one."""
-    return [placed] if len({_root(where) for where, _ in placed}) > 1 else []
-
-
-def _root(where: Where) -> object:
-    around, key = where
-    return _root(around) if around else key
 
 
 def _lies_in_a_value(where: Where) -> bool:

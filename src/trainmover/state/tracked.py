@@ -456,7 +456,7 @@ def _gathers(name: str, obj: object) -> UserError:
     return UserError(
         f"`{name}` cannot be tracked: state_dict() of a {type(obj).__name__} makes collectives.",
         means="Its state is read for each step, also where no other rank reads it.",
-        do=f'Keep what it counts in: job.values({name}, "..."), with the names of its attributes.',
+        do="Leave it out of job.track: what its attributes hold goes along by itself.",
     )
 
 

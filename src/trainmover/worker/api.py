@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainmover.errors import UserError
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.worker.data.batches import Batches
 from trainmover.worker.data.samples import Samples
@@ -63,6 +62,19 @@ class Runtime(Protocol):
         """Values that commit with the step."""
 
 
+_GONE = {
+    "enumerate": (
+        "Python's own enumerate counts on after a move or a loss, too.",
+        "Write enumerate(job.batches(loader)).",
+    ),
+    "values": (
+        "What the script's objects hold goes along with its rank by itself.",
+        "Leave the call out: meter = Meter().",
+    ),
+}
+"""Methods that no script needs any more: what is so instead, and what to write."""
+
+
 class Job:
     """The running script's view of its job. Get it from `attach()`."""
 
@@ -72,13 +84,10 @@ class Job:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name != "enumerate":
+            if name not in _GONE:
                 raise AttributeError(f"'Job' has no attribute {name!r}", name=name)
-            raise UserError(
-                "job.enumerate is gone.",
-                means="Python's own enumerate counts on after a move or a loss, too.",
-                do="Write enumerate(job.batches(loader)).",
-            )
+            means, do = _GONE[name]
+            raise UserError(f"job.{name} is gone.", means=means, do=do)
 
     @property
     def rank(self) -> int:
@@ -110,37 +119,6 @@ class Job:
         """
         for name, tracked in objects.items():
             self._runtime.tracked.add(name, tracked)
-
-    def values(self, obj: T, *names: str, name: str = "") -> T:
-        """Keep plain attributes of an object; gives the object.
-
-            meter = job.values(Meter(), "best", "count")
-
-        Numbers, strings, tensors, and lists, dicts, sets or deques of them: part of the rank's
-        small state, so a retry, a move and a loss leave them as they were. `name`: what it is
-        tracked under; "": its class, with a number from the second one on. Raises UserError for an
-        attribute that is missing or is no such value.
-        """
-        if not names:
-            raise UserError(
-                f"job.values got a {type(obj).__name__} and no names.",
-                means="Nothing of it would be kept.",
-                do='Name the attributes: job.values(obj, "best", "count").',
-            )
-        self._runtime.tracked.add(name or self._name_for(obj, names), Attributes(obj, names))
-        return obj
-
-    def _name_for(self, obj: object, names: tuple[str, ...]) -> str:
-        """The one that it has already, or the next one of its class."""
-        tracked, number = self._runtime.tracked, 1
-        while True:
-            name = f"{type(obj).__name__}.values" + (f".{number}" if number > 1 else "")
-            if name not in tracked:
-                return name
-            kept = tracked[name]
-            if isinstance(kept, Attributes) and kept.owner is obj and kept.names == names:
-                return name
-            number += 1
 
     def step(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorator: one call of `function` is one transaction.

@@ -165,7 +165,7 @@ EXTRAS = {
     "job.track(schedule=schedule)",
     "average": "average = AveragedModel(inner, multi_avg_fn=get_ema_multi_avg_fn(0.9), "
     "use_buffers=True)\njob.track(average=average)",
-    "values": 'values = Values()\njob.values(values, "best", "count")',
+    "values": "values = Values()",
     "chance_torch": "chance_torch = torch.Generator().manual_seed(7 + job.rank)\n"
     "job.track(chance_torch=chance_torch)",
     "chance_numpy": "chance_numpy = np.random.default_rng(7 + job.rank)\n"

@@ -147,7 +147,7 @@ def counted() -> None:
     """A learning rate from the count, a best value, a generator of the script's."""
     noise = torch.Generator().manual_seed(job.rank)
     job.track(noise=noise)
-    meter = job.values(Meter(), "best", "losses")
+    meter = Meter()
     for number, batch in enumerate(job.batches(loader(), passes=None), 1):
         optimizer.param_groups[0]["lr"] = 1e-3 / number
         batch += torch.rand(8, generator=noise)
@@ -165,7 +165,7 @@ class Meter:
 
 
 def without_loader() -> None:
-    chance = job.values(Meter(), "best")
+    chance = Meter()
     for step in job.range(args.steps):
         x = torch.rand(4, 8) + step / 100
         chance.best = min(chance.best, train_step(x, told=chance.best + sum(unseeded)).item())

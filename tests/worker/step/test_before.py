@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.again import Again
+from tests.kept import Kept
 from trainmover.state import rng
 from trainmover.state.kinds.modules.registered import registered
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.worker.keep import script_graph
 
@@ -302,7 +302,7 @@ def test_what_is_one_in_kept_values_stays_one() -> None:
     queue = Counter()
     entries = [[0.5, 1], [0.25, 2]]
     queue.heap, queue.of = [*entries], dict(enumerate(entries))  # type: ignore[attr-defined]
-    objects = tracked(queue=Attributes(queue, ("heap", "of", "count")))
+    objects = tracked(queue=Kept(queue, ("heap", "of", "count")))
     taken = Again(objects)
     for _ in range(2):
         queue.count += 1

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.kept import Kept
 from trainmover.errors import UserError
 from trainmover.ids import Step
-from trainmover.state.kinds.values import Attributes
 from trainmover.state.tracked import Tracked
 from trainmover.worker.step.graphs import Graphs
 
@@ -40,7 +40,7 @@ def test_a_kept_tensor_with_a_graph_is_refused(size: int) -> None:
     """However large it is."""
     memory = SimpleNamespace(count=1, hidden=torch.zeros(size))
     tracked = Tracked()
-    tracked.add("memory", Attributes(memory, ("count", "hidden")))
+    tracked.add("memory", Kept(memory, ("count", "hidden")))
     refuse(tracked)
     memory.hidden = of_a_step(size)
     with pytest.raises(UserError, match=r"`hidden` of a SimpleNamespace, tracked as `memory`"):
@@ -62,7 +62,7 @@ def test_so_is_one_in_the_state_of_a_tracked_object() -> None:
 def test_a_tensor_that_is_trained_itself_has_none() -> None:
     memory = SimpleNamespace(hidden=torch.zeros(2, requires_grad=True))
     tracked = Tracked()
-    tracked.add("memory", Attributes(memory, ("hidden",)))
+    tracked.add("memory", Kept(memory, ("hidden",)))
     refuse(tracked)
 
 

@@ -123,7 +123,7 @@ class Refusal:
             f"{step} would give other numbers on rank {self._rank} if it were run again, as it is "
             f"where a machine is lost in it: {found} once it has begun a second time",
             "What it changes before its update cannot be put back.",
-            "change it behind optimizer.step() or between steps, or keep it with job.values(...)",
+            "change it behind optimizer.step() or between steps",
         )
 
     def refuse_between(self, own: RankRecord, source: RankRecord) -> None:

@@ -151,10 +151,11 @@ class ScriptGraph:
 
     def look(self, frame: types.FrameType) -> Changed:
         """At a fetch: return what has changed since the whole graph. frame: the innermost one"""
-        if not self._has_looked(frame, ()):
+        frames = self._frames(frame)
+        if not self._has_looked(frames, ()):
             return NOT_LOOKED_AT
         self._see_large()
-        self._unfinished = unfinished(self._frames(frame))
+        self._unfinished = unfinished(frames)
         try:
             return self._changed()
         except UserError as error:  # A value that has no encoding.
@@ -167,7 +168,7 @@ class ScriptGraph:
         frame: the one that calls the step
         """
         self._arguments = arguments
-        self._has_looked(frame, arguments)
+        self._has_looked(self._frames(frame), arguments)
 
     @property
     def uncarried(self) -> str:
@@ -193,17 +194,17 @@ class ScriptGraph:
         notes = self._restore(before, frame, self._arguments)
         if notes is None:
             return "the script stands at another line than as it began"
-        self._has_looked(frame, self._arguments)
+        self._has_looked(self._frames(frame), self._arguments)
         if self._newest is not None and self._newest.is_empty:
             return ""
         unlike = [*differences(before, self._look.graph(), with_opaque=False)]
         return f"`{unlike[0].path}` is not as it was" if unlike else ""
 
-    def _has_looked(self, frame: types.FrameType, arguments: Arguments) -> bool:
+    def _has_looked(self, frames: list[types.FrameType], arguments: Arguments) -> bool:
         if self._is_over:
             return False
         try:
-            self._see(self._frames(frame), self._roots_seen(arguments))
+            self._see(frames, self._roots_seen(arguments))
         except Exception as error:  # noqa: BLE001  Whatever a look meets, the script goes on.
             self._end(f"a look at it failed with {type(error).__name__}: {error}")
         return not self._is_over
@@ -332,11 +333,11 @@ class ScriptGraph:
     def get_ready(self, frame: types.FrameType) -> None:
         """Look at what the script holds, so that `unlike` has only to look at what has changed."""
         if not self._is_begun:
-            self._has_looked(frame, ())
+            self._has_looked(self._frames(frame), ())
 
     def unlike(self, graph: Graph, frame: types.FrameType) -> list[str]:
         """Return where the script does not hold what it was restored to, for people."""
-        if not self._has_looked(frame, ()):
+        if not self._has_looked(self._frames(frame), ()):
             return [self._why_over]
         unlike = differences(graph, self._look.graph(), with_opaque=False)
         return [f"`{one.path}` is {one.second}, not {one.first}" for one in unlike]

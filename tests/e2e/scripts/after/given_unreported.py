@@ -47,7 +47,6 @@ def weigh() -> str:
 
 
 seen = Seen()
-job.values(seen, "total")
 for x, y in kit.until(job, args, job.batches(kit.loader(job), passes=None)):
     seen.total += train(x, y, judge(x, y))
     text = weigh() if job.steps % 10 == 0 else ""

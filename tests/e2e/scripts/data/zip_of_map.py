@@ -20,7 +20,7 @@ def temperature(meter: Meter) -> float:
     return 0.5 + meter.level
 
 
-meter = job.values(Meter(), "level")
+meter = Meter()
 
 
 @job.step

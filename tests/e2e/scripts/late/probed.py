@@ -16,7 +16,6 @@ class Average:
 
 average = Average()
 job.track(model=model, optimizer=optimizer)
-job.values(average, "value")
 
 
 @job.step

@@ -15,7 +15,6 @@ class Running:
 
 running = Running()
 job.track(model=model, optimizer=optimizer)
-job.values(running, "mean")
 
 
 @job.step

@@ -16,9 +16,6 @@ class Kept:
     state = copy.deepcopy(optimizer.state_dict())
 
 
-job.values(Kept, "state")
-
-
 @job.step
 def train_step(x: Tensor, y: Tensor) -> None:
     kit.pace(job, args)

@@ -16,7 +16,6 @@ model = nn.parallel.DistributedDataParallel(kit.network(norm=False))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 accumulator = Accumulator(2)
 job.track(model=model, optimizer=optimizer)
-job.values(accumulator, "step", "updates")
 
 
 @job.step

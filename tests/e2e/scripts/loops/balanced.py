@@ -16,7 +16,6 @@ class Balance:
 
 balance = Balance()
 job.track(model=model, optimizer=optimizer)
-job.values(balance, "first", "second")
 
 
 @job.step

@@ -13,7 +13,7 @@ job, args = kit.begin()
 model = kit.replicated(job, kit.network())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.track(model=model, optimizer=optimizer)
-seen = job.values(Seen(), "mean")
+seen = Seen()
 
 
 @job.step

@@ -1,4 +1,4 @@
-"""A mean that job.values keeps is read before the batch is fetched, in one statement."""
+"""A mean of the script's own is read before the batch is fetched, in one statement."""
 
 import kit
 import torch
@@ -13,7 +13,7 @@ job, args = kit.begin()
 model = kit.replicated(job, kit.network())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.track(model=model, optimizer=optimizer)
-seen = job.values(Seen(), "mean")
+seen = Seen()
 
 
 @job.step

@@ -18,8 +18,8 @@ job, args = kit.begin()
 model = kit.replicated(job, kit.network(norm=False, dropout=0.0))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 job.track(model=model, optimizer=optimizer)
-rolls = job.values(Rolls(), "x", "then", "used")
-weights = job.values(Weights(), "each")
+rolls = Rolls()
+weights = Weights()
 inputs, _ = kit.dataset().tensors
 
 

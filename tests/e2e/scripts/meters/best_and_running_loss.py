@@ -1,5 +1,5 @@
-"""The best loss so far and its step are kept in a dict with job.values; a running loss beside them
-weighs the steps.
+"""The best loss so far and its step are kept in a dict; a running loss beside them weighs the
+steps.
 """
 
 import kit
@@ -23,7 +23,7 @@ class Progress:
             self.best["loss"], self.best["step"] = loss, job.steps
 
 
-progress = job.values(Progress(), "best")
+progress = Progress()
 
 
 @job.step

@@ -30,7 +30,6 @@ class Meter:
 
 kept, tracked = Meter(), Meter()
 job.track(model=model, optimizer=optimizer, tracked=tracked)
-job.values(kept, "total", "count")
 
 
 @job.step

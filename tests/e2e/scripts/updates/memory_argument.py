@@ -18,7 +18,6 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     memory = Memory()
     job.track(model=model, optimizer=optimizer)
-    job.values(memory, "rows")
 
     @job.step
     def train_step(x: Tensor, y: Tensor, rows: list[Tensor]) -> Tensor:

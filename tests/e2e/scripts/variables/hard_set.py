@@ -17,7 +17,6 @@ class Pool:
 
 
 pool = Pool()
-job.values(pool, "hard")
 
 
 @job.step

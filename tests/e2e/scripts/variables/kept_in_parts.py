@@ -40,9 +40,6 @@ class Trainer:
         self.mean, self.pool, self.done = Mean(), Pool(), 0
         self.model = kit.replicated(job, Counting())
         self.optimizer = optim.AdamW(self.model.parameters(), lr=1e-2)
-        job.values(self, "done")
-        job.values(self.pool, "count")
-        job.values(self.pool, "seen")
         job.track(mean=self.mean, model=self.model, optimizer=self.optimizer)
 
     @job.step

@@ -39,7 +39,6 @@ class Cut:
 meter = Meter()
 cut = Cut(meter)
 job.track(model=model, optimizer=optimizer)
-job.values(meter, "total", "many")
 
 
 @job.step

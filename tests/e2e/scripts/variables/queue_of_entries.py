@@ -38,7 +38,7 @@ class Trainer:
         self.data = TensorDataset(x, y, torch.arange(len(x)))
         self.model = kit.replicated(job, kit.network(norm=False))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
-        self.hardest = job.values(Hardest(), "heap", "entries")
+        self.hardest = Hardest()
         job.track(model=self.model, optimizer=self.optimizer)
 
     @job.step

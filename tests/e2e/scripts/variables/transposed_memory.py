@@ -19,7 +19,6 @@ class Trainer:
         self.recent: deque[Tensor] = deque(maxlen=8)
         self.memory = torch.zeros(16, 64)
         job.track(model=self.model, optimizer=self.optimizer)
-        job.values(self, "recent", "memory")
 
     @torch.no_grad()
     def remember(self, x: Tensor) -> None:

@@ -24,7 +24,6 @@ class Watcher:
 
 
 level = Level()
-job.values(level, "scale")
 watcher = None
 if not job.is_shadow:
     watcher = Watcher(level)

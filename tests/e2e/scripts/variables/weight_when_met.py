@@ -27,7 +27,6 @@ class Progress:
 
 progress = Progress()
 job.track(model=model, optimizer=optimizer)
-job.values(progress, "smooth")
 
 
 @functools.cache
