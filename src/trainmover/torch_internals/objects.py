@@ -13,10 +13,13 @@ HOOKS_OF_LEAVES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 MADE_ATTRIBUTES = frozenset({"_backward_cls"})
 """Attributes that torch gives to a script's classes, made anew in each process."""
 
-MADE_IN_FORWARD: dict[type, frozenset[str]] = {
-    DistributedDataParallel: frozenset({"modules_buffers", "named_module_buffers"})
+NOT_CARRIED: dict[type, frozenset[str]] = {
+    DistributedDataParallel: frozenset(
+        {"modules_buffers", "named_module_buffers", "_has_rebuilt_buckets"}
+    )
 }
-"""Attributes by class that each forward pass makes anew of others."""
+"""Attributes by class that each forward pass makes anew of others, or that tell what C++ holds: with
+a value from elsewhere they would hide that this is to be set (`ddp.set_buckets`)."""
 
 OF_THE_PROCESS = (
     *("torch.distributed.distributed_c10d", "torch.distributed.rendezvous", "torch._dynamo"),

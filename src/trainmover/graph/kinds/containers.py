@@ -17,7 +17,7 @@ from trainmover.graph.layout import (
 )
 from trainmover.graph.nodes import Path
 from trainmover.state import sets
-from trainmover.torch_internals.objects import MADE_IN_FORWARD
+from trainmover.torch_internals.objects import NOT_CARRIED
 
 if TYPE_CHECKING:
     from trainmover.graph.restore import Restore
@@ -36,7 +36,7 @@ class Instance(Kind):
         base = types.SimpleNamespace if cls is types.SimpleNamespace else solid_base(cls)
         items, extra = _items(obj, base, walk, path)
         attributes = attributes_of(obj) or {}
-        if made := MADE_IN_FORWARD.get(cls):
+        if made := NOT_CARRIED.get(cls):
             attributes = {name: one for name, one in attributes.items() if name not in made}
         return (
             cls.__name__ if cls in CONTAINERS else walk.class_ref(cls, path),
@@ -59,7 +59,7 @@ class Instance(Kind):
             _restore_items(obj, solid_base(cls), items, extra, restore)
         names = attributes_of(obj)
         if names is not None:
-            made = {one: names[one] for one in MADE_IN_FORWARD.get(cls, ()) if one in names}
+            made = {one: names[one] for one in NOT_CARRIED.get(cls, ()) if one in names}
             restore.names(names, attributes)
             names.update(made)
         restore.slots(obj, slots)
