@@ -17,7 +17,7 @@
 #   make bench    downtime and overhead beside torchrun, what each mechanism buys, collectives, state,
 #                 how soon a failure is seen, what strangers at a door cost, what deciding costs, what a
 #                 slow machine costs, changes every few seconds, and false signs of failure
-#   make gpu      on a machine with a GPU: the tests that need one, and what NCCL comes to there
+#   make gpu      on a machine with a GPU: first probes, the tests that need one, and what NCCL comes to
 #   make lock     after a change of constraints.txt: hashes of all its packages, into the lock files
 #   make audit    known vulnerabilities of what the lock files name, where a database can be asked
 #   make docs     the documentation site, into build/site; strict: no broken link, no missing page
@@ -149,6 +149,7 @@ bench: $(EXTENSION)
 # make gpu WITH=python3 takes that interpreter and its torch: for a machine without network, or with an image of its own.
 gpu: $(if $(WITH),,$(EXTENSION))
 	$(if $(WITH),$(WITH) native/backend.py)
+	PYTHONPATH="$(CURDIR)/src:$$PYTHONPATH" $(or $(WITH),$(BIN)/python) -m bench.gpu_first
 	PYTHONPATH="$(CURDIR)/src:$$PYTHONPATH" $(or $(WITH),$(BIN)/python) -m pytest tests/gpu
 	PYTHONPATH="$(CURDIR)/src:$$PYTHONPATH" $(or $(WITH),$(BIN)/python) -m bench.gpu
 

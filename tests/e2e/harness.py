@@ -149,6 +149,7 @@ def run(
                     standbys=standbys,
                     nproc=nproc,
                     comm=comm or os.environ.get(COMM) or communicators.default(),
+                    exact=True,
                     **others,
                     log=LogSpec(show=[0]),
                     run_dir=Path(folder) / "run",

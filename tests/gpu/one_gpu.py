@@ -24,7 +24,6 @@ SETTINGS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": "Simple",
     "NCCL_MAX_NCHANNELS": "2",
-    "CUDA_MODULE_LOADING": "EAGER",
 }
 
 

@@ -4,6 +4,7 @@ import math
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from trainmover.controller.events import Lost, MachineJoined, MachinesLost, WorkerSaid
@@ -80,16 +81,28 @@ def test_a_repeated_equal_row_is_no_news_even_when_it_is_nan(journal: Journal) -
     assert [(r.step, r.epoch) for r in journal.rows()] == [(1, 1), (2, 1), (3, 2)]
 
 
-def test_two_truths_for_one_step_stop_everything_and_write_nothing(journal: Journal) -> None:
+def test_where_numbers_are_to_be_exact_two_truths_write_nothing(journal: Journal) -> None:
+    journal.spec = msgspec.structs.replace(journal.spec, exact=True)
     journal.append_rows(Rank(0), Epoch(1), rows(1.0))
     with pytest.raises(StateMismatch, match="step 1 twice"):
         journal.append_rows(Rank(0), Epoch(2), [*rows(7.0, first=2), *rows(math.nextafter(1, 2))])
     assert [r.step for r in journal.rows()] == [1]
 
 
-def test_equal_rows_in_one_batch_are_checked_against_each_other(journal: Journal) -> None:
-    with pytest.raises(StateMismatch):
-        journal.append_rows(Rank(0), Epoch(1), [*rows(1.0), *rows(2.0)])
+def test_a_step_with_other_values_is_told_and_replaced(journal: Journal) -> None:
+    journal.append_rows(Rank(0), Epoch(1), rows(1.0, 2.0))
+    told = [Committed(rank=Rank(0), epoch=Epoch(2), rows=rows(1.5, 2.0, 3.0))]
+    (unequal,) = journal.append_batches(columns_of(told))
+    assert (unequal.rank, unequal.step) == (0, 1)
+    assert "1.0} in epoch 1" in unequal.text
+    assert "1.5} in epoch 2" in unequal.text
+    assert [(r.values["loss"], r.epoch) for r in journal.rows()] == [(1.5, 2), (2.0, 1), (3.0, 2)]
+    assert journal.append_batches(columns_of(told)) == []
+
+
+def test_rows_of_one_batch_are_compared_with_each_other(journal: Journal) -> None:
+    told = [Committed(rank=Rank(0), epoch=Epoch(1), rows=[*rows(1.0), *rows(2.0)])]
+    assert len(journal.append_batches(columns_of(told))) == 1
 
 
 def test_a_journal_is_never_overwritten(journal: Journal) -> None:

@@ -18,7 +18,7 @@ from trainmover.journal.file import CODE, writable
 from trainmover.journal.memory import Line, Memory, Steps
 from trainmover.protocol.messages import Committed, JobSpec, Row, columns_of
 
-SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1)
+SPEC = JobSpec(run_id="r", argv=["train.py"], machines=1, exact=True)
 EVENTS = [ControllerReturned(at_us=at) for at in range(1, 9)]
 
 

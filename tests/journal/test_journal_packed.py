@@ -19,7 +19,7 @@ VALUES = st.dictionaries(st.sampled_from(["loss", "norm", ""]), st.floats(), max
 TIMES = st.integers(-(2**62), 2**62)
 ROWS = st.tuples(st.integers(1, 3).map(Epoch), TIMES, VALUES.map(plain))
 RANKS = 150
-SPEC = JobSpec(run_id="r", argv=["train.py"], machines=RANKS)
+SPEC = JobSpec(run_id="r", argv=["train.py"], machines=RANKS, exact=True)
 
 
 def row(step: int, loss: float, at_us: int = 0) -> Row:

@@ -27,7 +27,7 @@ def used(rank: int, step: int, *draws: Draw) -> Used:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    return Journal.create(tmp_path / "j.sqlite", JobSpec(run_id="r", argv=["train.py"]))
+    return Journal.create(tmp_path / "j.sqlite", JobSpec(run_id="r", argv=["train.py"], exact=True))
 
 
 def test_samples_come_back_by_step_and_rank(journal: Journal) -> None:
@@ -43,7 +43,7 @@ def test_samples_come_back_by_step_and_rank(journal: Journal) -> None:
 def test_a_step_made_again_must_use_the_same_samples(journal: Journal) -> None:
     for epoch in (1, 2):
         journal.append_rows(Rank(0), Epoch(epoch), [row(1, drawn(4, 5))])
-    with pytest.raises(StateMismatch, match="other samples"):
+    with pytest.raises(StateMismatch, match="step 1 twice with other values: samples"):
         journal.append_rows(Rank(0), Epoch(2), [row(1, drawn(4, 6))])
     assert [one.draws for one in journal.used()] == [[drawn(4, 5)]]
 

@@ -20,11 +20,12 @@ from trainmover.controller.events import (
     PlaceRequested,
     PlanSteered,
     RollRequested,
+    StepsUnequal,
     StopRequested,
     Tick,
     UncordonRequested,
 )
-from trainmover.ids import MachineId, Step
+from trainmover.ids import MachineId, Rank, Step
 from trainmover.protocol import messages as m
 from trainmover.simulator.chance import Chance
 from trainmover.simulator.coverage import Coverage, Pair, event_of, state_of
@@ -208,6 +209,12 @@ def _find_one_odd(director: Director) -> None:
     host.control.take(found)
 
 
+def _make_one_unequal(director: Director) -> None:
+    at_us = director.world.now
+    other = StepsUnequal(at_us=at_us, rank=Rank(0), step=Step(1), text="1.0, 2.0", count=1)
+    director.world.host.control.take(other)
+
+
 def _have_one_examined(director: Director) -> None:
     """What it says is held on its way until the job is in that state."""
     spare = [name for name in director.world.job.machines if name not in director.world.job.seats]
@@ -265,6 +272,7 @@ ACTS: dict[str, Callable[[Director], None]] = {
     "Leaving": _say_that_it_leaves,
     "Sign": _say_that_it_fails,
     "AnomalyFound": _find_one_odd,
+    "StepsUnequal": _make_one_unequal,
     "Examined": _have_one_examined,
     "WorkerState": _let_a_process_stop,
     "Warned": _say(lambda worker: m.Warned(rank=worker.rank, text="look at this")),

@@ -29,6 +29,7 @@ from trainmover.controller.events import (
     SlowFound,
     SlowMeasured,
     SlowSuspected,
+    StepsUnequal,
     StopRequested,
     UncordonRequested,
     WorkerSaid,
@@ -69,6 +70,7 @@ RARE: list[EVENTS] = [
         usual_ms=100.0,
     ),
     SlowMeasured(at_us=0, epoch=Epoch(1), incident=1, own_ms=100.0, usual_ms=100.0, steps=8),
+    StepsUnequal(at_us=0, rank=Rank(0), step=Step(9), text="1.0, 2.0", count=2),
     AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Leaving(left_ms=900), number=1),
     *(
         AgentSaid(at_us=0, machine=MachineId("m1"), fact=m.Sign(symptom=name, line="x"), number=1)

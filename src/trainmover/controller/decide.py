@@ -15,6 +15,7 @@ from functools import partial
 from typing import assert_never
 
 from trainmover.controller.change.from_disk import found
+from trainmover.controller.change.incidents import steps_unequal
 from trainmover.controller.change.move import advance_move, answer_done_moves, request_move
 from trainmover.controller.change.past import let_go
 from trainmover.controller.change.recovery import advance_recovery
@@ -56,6 +57,7 @@ from trainmover.controller.events import (
     SlowFound,
     SlowMeasured,
     SlowSuspected,
+    StepsUnequal,
     StopRequested,
     StoreMoved,
     Tick,
@@ -220,6 +222,8 @@ def decide(job: Job, event: EVENTS) -> Decision:
             job, effects = guarded(job, "stragglers", partial(slow_suspected, job, event))
         case SlowFound():
             job, effects = guarded(job, "stragglers", partial(slow_found, job, event))
+        case StepsUnequal():
+            job, effects = steps_unequal(job, event), ()
         case SlowMeasured():
             job, effects = guarded(job, "stragglers", partial(slow_measured, job, event))
         case _:

@@ -290,6 +290,19 @@ class AnomalyFound(Event, frozen=True):
     grave: bool
 
 
+class StepsUnequal(Event, frozen=True):
+    """Steps that were made again have given other numbers.
+
+    rank, step  of the first one; text: both numbers, for people
+    count       how many there are, of all ranks
+    """
+
+    rank: Rank
+    step: Step
+    text: str
+    count: int
+
+
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
     """Machine that an engine has started. node: the engine's name for where; "": not known."""
 
@@ -335,7 +348,7 @@ EVENTS = (
     | ControllerReturned | ContactChanged | StoreMoved | CheckpointPublished | CheckpointFailed
     | CheckpointFound | SlowSuspected | SlowFound | SlowMeasured | DrainRequested | RollRequested
     | PlaceRequested | PlanSteered | HealthRequested | AnomalyFound | MachinesGranted
-    | MachinesDenied | EngineNoticed
+    | MachinesDenied | EngineNoticed | StepsUnequal
 )  # fmt: skip
 REQUESTS = (
     MoveRequested | KillRequested | CordonRequested | UncordonRequested | DrainRequested

@@ -379,6 +379,7 @@ class Incident:
     step_ms    median of steps before it, as its ranks have measured them
     failed     the step that did not come through, and the epoch in force then
     redone     steps that were committed and are run again, with the same numbers
+    unequal    a step that was not the same when it was made again; "": none was
     downtime_ms  first commit after - last commit before - median step, the worst over stayers
     """
 
@@ -402,6 +403,7 @@ class Incident:
     step: Step | None = None
     failed: tuple[Step, Epoch] | None = None
     redone: int = 0
+    unequal: str = ""
     downtime_ms: float | None = None
     marks: dict[str, int] = field(default_factory=dict)
     stacks: dict[Rank, str] = field(default_factory=dict)
@@ -437,6 +439,7 @@ class Job:
     epoch_last   highest epoch ever given out: change.epoch while one is under way
     committed    floor of what is committed everywhere: raised by verdicts and boundaries
     lost_early   machines lost before the job began: so many standbys may take part from the start
+    unequal      steps that have given other numbers when they were made again, of all ranks
     keepers      slot -> machines whose vaults its ranks were told to keep things in
     keepers_before  slot -> those of the switchovers since one was through: some ranks may not have
                  heard of the newer ones
@@ -497,6 +500,7 @@ class Job:
     incidents: tuple[Incident, ...] = ()
     briefs: tuple[Incident, ...] = ()
     lost_early: int = 0
+    unequal: int = 0
     exited: Ranks = field(default_factory=Ranks)
     restarts: int = 0
     retries: int = 0

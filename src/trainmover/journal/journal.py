@@ -34,7 +34,7 @@ import msgspec
 
 from trainmover import ownership
 from trainmover.controller.events import EVENTS
-from trainmover.errors import JobFailed, UserError
+from trainmover.errors import JobFailed, StateMismatch, UserError
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import bookmarks, rows, samples
 from trainmover.journal.bookmarks import Bookmark
@@ -58,7 +58,7 @@ from trainmover.journal.file import (
 )
 from trainmover.journal.lock import WriterLock
 from trainmover.journal.memory import Cut, Line, Memory, Record, Steps
-from trainmover.journal.rows import Blocks, CommittedRow
+from trainmover.journal.rows import Blocks, CommittedRow, Unequal
 from trainmover.protocol.messages import Columns, Committed, JobSpec, Row, columns_of
 
 _LAST = 2**63 - 1
@@ -100,6 +100,7 @@ class Journal:
         self._memory = memory
         self._why = ""
         self._blocks: Blocks = {}
+        self._unequal: list[Unequal] = []
         self.path = path
         self.spec = spec
         self.cut = ""
@@ -262,19 +263,27 @@ class Journal:
 
     def append_batches(
         self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
-    ) -> None:
-        """Write committed steps in one transaction. Repeated equal rows are no news.
+    ) -> list[Unequal]:
+        """Write committed steps in one transaction; returns those that were there with other
+        values, which the later ones replace. Repeated equal rows are no news.
 
         safe  incarnation -> number of its facts that are in the journal once this is: see `safe`
 
         A row without values yields to one with: a rank that died between its gate and its return
         had nothing reported yet, and its joiner cannot know what the function would have returned.
 
-        Raises StateMismatch, and writes nothing, if a step is there already with other values:
-        two truths for one committed step.
+        Raises StateMismatch, and writes nothing, where a job that wants exact numbers has a step
+        with others.
         """
+        self._unequal = []
         if batches or safe:
             self._write(Steps(list(batches), dict(safe or {})))
+        return self._unequal
+
+    def _differs(self, unequal: Unequal) -> None:
+        if self.spec.exact:
+            raise _two_truths(unequal)
+        self._unequal.append(unequal)
 
     def events(self, after: int = 0) -> Iterator[tuple[int, EVENTS]]:
         """Events with a sequence number above `after`, in order."""
@@ -482,7 +491,7 @@ class Journal:
 
     def _put(self, record: Record) -> None:
         if isinstance(record, Steps):
-            rows.write(self._db, record.batches, record.safe)
+            rows.write(self._db, record.batches, record.safe, self._differs)
             return
         if isinstance(record, Cut):
             note_cut(self._db, record.seq, record.text)
@@ -508,7 +517,7 @@ class Journal:
         """
         if isinstance(record, Steps):
             with self._unless_full():
-                rows.add(self._blocks, self._db, record.batches)
+                rows.add(self._blocks, self._db, record.batches, self._differs)
 
     def _tell_successor(self, unwritten_from: int) -> None:
         if self._lock is not None:
@@ -580,3 +589,13 @@ def _remove_empty(folders: list[Path]) -> None:
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
+
+
+def _two_truths(unequal: Unequal) -> StateMismatch:
+    return StateMismatch(
+        f"Rank {unequal.rank} committed step {unequal.step} twice with other values: "
+        f"{unequal.text}.",
+        means="One of the two is wrong, and with --numbers exact the job must not go on.",
+        do="Is the step deterministic, and does it rely on nothing that is not compared "
+        "(docs/limits.md has a list)? If so, report this: trainmover is at fault.",
+    )

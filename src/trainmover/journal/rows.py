@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Committed steps in a journal: each once. One that comes again must be the same, to the bit.
+"""Committed steps in a journal: each once. One that comes again should be the same, to the bit: one
+that is not is told the caller, and kept instead of the first, since the job goes on from it.
 
 All ranks commit a step together, so what is written lies together by step: blocks of neighbouring
 ranks (`packed.py`), each written once more when further ranks of it have told the same step.
@@ -7,11 +8,10 @@ ranks (`packed.py`), each written once more when further ranks of it have told t
 
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from trainmover.errors import StateMismatch
 from trainmover.ids import Epoch, Rank, Step
 from trainmover.journal import samples
 from trainmover.journal.packed import (
@@ -62,25 +62,43 @@ class CommittedRow:
     values: dict[str, float]
 
 
-def write(db: sqlite3.Connection, batches: Sequence[Columns], safe: Mapping[str, int]) -> None:
-    """In the caller's transaction. Raises StateMismatch."""
+@dataclass(frozen=True)
+class Unequal:
+    """Step that was committed twice with other values, or samples. text: both, for people"""
+
+    rank: Rank
+    step: Step
+    text: str
+
+
+Differ = Callable[[Unequal], None]
+"""Called with each; it may raise."""
+
+
+def write(
+    db: sqlite3.Connection, batches: Sequence[Columns], safe: Mapping[str, int], differ: Differ
+) -> None:
+    """Write in the caller's transaction. Raises what `differ` raises."""
     blocks: Blocks = {}
-    news = _enter_all(blocks, db, batches)
+    news = _enter_all(blocks, db, batches, differ)
     db.executemany(_INSERT, ((place, packed(blocks[place])) for place in sorted(news)))
     for batch in batches:
         if batch.samples:
-            samples.write(db, batch)
+            for rank, step, text in samples.write(db, batch):
+                differ(Unequal(rank, step, text))
     if safe:
         db.executemany("INSERT OR REPLACE INTO safe VALUES (?, ?)", safe.items())
 
 
-def add(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns]) -> None:
+def add(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns], differ: Differ) -> None:
     """The same check, of rows that cannot be written now: they are kept in `blocks`, with all that
-    is beside them. Raises StateMismatch."""
-    _enter_all(blocks, db, batches)
+    is beside them. Raises what `differ` raises."""
+    _enter_all(blocks, db, batches, differ)
 
 
-def _enter_all(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns]) -> set[int]:
+def _enter_all(
+    blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns], differ: Differ
+) -> set[int]:
     """Which blocks are others than in the journal."""
     news = set()
     for batch in batches:
@@ -91,30 +109,30 @@ def _enter_all(blocks: Blocks, db: sqlite3.Connection, batches: Sequence[Columns
                 found = db.execute(_SELECT, (place,)).fetchone()
                 block = blocks[place] = {} if found is None else unpacked(found[0])
             values = batch.names, batch.values_of(number)
-            if _enter(block, rank, step, (batch.epoch, batch.at_us[number], values)):
+            row = batch.epoch, batch.at_us[number], values
+            if there := _enter(block, rank, row):
                 news.add(place)
+                if there[2] != NO_VALUES:
+                    differ(Unequal(rank, step, _both(there, row)))
     return news
 
 
-def _enter(block: Block, rank: Rank, step: Step, row: Kept) -> bool:
-    """Whether it is news. A row without values yields to one with."""
+_NONE: Kept = (Epoch(0), 0, NO_VALUES)
+"""Stands for a row that is not there."""
+
+
+def _enter(block: Block, rank: Rank, row: Kept) -> Kept | None:
+    """Keep a row if it is news; returns the one that it replaces. A row without values yields."""
     there = block.get(rank % BLOCK)
-    if there is None or (there[2] == NO_VALUES != row[2]):
-        block[rank % BLOCK] = row
-        return True
-    if row[2] not in (there[2], NO_VALUES):
-        raise _two_truths(rank, step, there, row)
-    return False
+    if there is not None and row[2] in (there[2], NO_VALUES):
+        return None
+    block[rank % BLOCK] = row
+    return there or _NONE
 
 
-def _two_truths(rank: Rank, step: Step, there: Kept, row: Kept) -> StateMismatch:
-    return StateMismatch(
-        f"Rank {rank} committed step {step} twice with other values: {named(there[2])} "
-        f"in epoch {there[0]}, {named(row[2])} in epoch {row[0]}.",
-        means="One of the two is wrong, so the job must not go on.",
-        do="Is the step deterministic, and does it rely on nothing that is not compared "
-        "(docs/limits.md has a list)? If so, report this: trainmover is at fault.",
-    )
+def _both(there: Kept, row: Kept) -> str:
+    then, now = named(there[2]), named(row[2])
+    return f"{then} in epoch {there[0]}, {now} in epoch {row[0]}"
 
 
 def read(db: sqlite3.Connection) -> Iterator[CommittedRow]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from trainmover.errors import StateMismatch
 from trainmover.ids import Rank, Step
 from trainmover.protocol.messages import Columns, Draw
 
@@ -61,23 +60,20 @@ class DataPass:
         return sorted({rank for places in self.places.values() for _, rank in places})
 
 
-def write(db: sqlite3.Connection, batch: Columns) -> None:
-    """In the caller's transaction. Raises StateMismatch if a step is there with other samples."""
+def write(db: sqlite3.Connection, batch: Columns) -> Iterator[tuple[Rank, Step, str]]:
+    """Write in the caller's transaction; gives the steps that were there with other samples, and
+    both, for people. The later ones are kept."""
     places = product(batch.ranks, batch.steps)
     for (rank, step), draws in zip(places, batch.samples, strict=True):
         if not draws:
             continue
         text = json.dumps([[draw.source, draw.data_pass, _spans(draw.ids)] for draw in draws])
-        db.execute("INSERT OR IGNORE INTO samples VALUES (?, ?, ?)", (rank, step, text))
         query = "SELECT draws_json FROM samples WHERE rank = ? AND step = ?"
-        (before,) = db.execute(query, (rank, step)).fetchone()
-        if before != text:
-            raise StateMismatch(
-                f"Rank {rank} committed step {step} twice with other samples: "
-                f"{before[:200]}, then {text[:200]}.",
-                means="The job has trained on other data than it should, and must not go on.",
-                do="Is the loader deterministic? If so, report this: trainmover is at fault.",
-            )
+        before = db.execute(query, (rank, step)).fetchone()
+        if before is None or before[0] != text:
+            db.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?)", (rank, step, text))
+        if before is not None and before[0] != text:
+            yield rank, step, f"samples {before[0][:200]}, then {text[:200]}"
 
 
 def read(db: sqlite3.Connection) -> Iterator[Used]:

@@ -37,6 +37,7 @@ class RunOptions:
     wait_s      seconds a recovery waits for a machine when no standby is left
     state_bandwidth  bytes that a machine may send of its state in a second; 0: no limit
     fingerprint_every  steps from one comparison of replicas to the next; 0: none
+    exact          the job ends where a step that is made again gives other numbers
     on_divergence  of replicas: `report` or `replace`
     auto        whether a script that never names trainmover is served
     watch       whether a rank that stands still is looked for, and replaced
@@ -72,6 +73,7 @@ class RunOptions:
     relays_above: int = RELAYS_ABOVE
     state_bandwidth: int = 0
     fingerprint_every: int = 1000
+    exact: bool = False
     on_divergence: str = "report"
     auto: bool = True
     watch: bool = True
@@ -121,6 +123,7 @@ def spec_of(options: RunOptions, run_id: str) -> JobSpec:
         restarts_max=options.restarts_max,
         record=options.record,
         fingerprint_every=options.fingerprint_every,
+        exact=options.exact,
         on_divergence=options.on_divergence,
         auto=options.auto,
         watch=options.watch,

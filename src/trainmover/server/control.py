@@ -45,6 +45,7 @@ from trainmover.controller.policies.guard import broken_text, describe
 from trainmover.controller.policies.stragglers.pace import Pace
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
+from trainmover.journal.rows import Unequal
 from trainmover.protocol.deadlines import beats
 from trainmover.protocol.messages import (
     AgentFact,
@@ -410,6 +411,7 @@ class Control:
         """All that was taken from an agent is in the journal afterwards."""
         return self._hearing.flush(at_us, {incarnation: facts})
 
-    def write_rows(self) -> None:
-        """All that have come are in the journal. Raises StateMismatch if they contradict it."""
-        self._hearing.rows.flush()
+    def write_rows(self) -> list[Unequal]:
+        """Write all that have come to the journal; returns what contradicts it. Raises
+        StateMismatch instead where the job wants exact numbers."""
+        return self._hearing.rows.flush()

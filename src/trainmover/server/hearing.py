@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Protocol
 
-from trainmover.controller.events import AgentSaid, WorkerSaid, WorkersSaid
+from trainmover.controller.events import AgentSaid, StepsUnequal, WorkerSaid, WorkersSaid
 from trainmover.errors import ProtocolError, StateMismatch
 from trainmover.ids import MachineId
 from trainmover.protocol.messages import (
@@ -56,7 +56,7 @@ class Taker(Protocol):
 
     absence: Absence
 
-    def take(self, event: WorkerSaid | WorkersSaid | AgentSaid) -> None: ...
+    def take(self, event: WorkerSaid | WorkersSaid | AgentSaid | StepsUnequal) -> None: ...
     def took(self, rows: Columns, at_us: int) -> None: ...
     def beats(self, machine: MachineId, fact: Heartbeat, at_us: int) -> None: ...
     def found(self, witness: MachineId, fact: Found) -> None: ...
@@ -111,15 +111,21 @@ class Hearing:
                 pass
 
     def flush(self, at_us: int, safe: Mapping[str, int] | None = None) -> bool:
-        """Write the rows that have come; one that contradicts the journal ends the job.
+        """Write the rows that have come; one that contradicts the journal is told, or ends the job.
 
         safe  as in `Rows.flush`
         """
         try:
-            self.rows.flush(safe)
+            unequal = self.rows.flush(safe)
         except StateMismatch as error:
             self._taker.stop(1, str(error), at_us)
             return False
+        if unequal:
+            rank, step, text = unequal[0].rank, unequal[0].step, unequal[0].text
+            count = len(unequal)
+            self._taker.take(
+                StepsUnequal(at_us=at_us, rank=rank, step=step, text=text, count=count)
+            )
         return True
 
     def _look_at_rank(self, machine: MachineId, fact: WorkerFact) -> None:

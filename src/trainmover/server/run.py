@@ -511,7 +511,8 @@ class Server:
             return
         code, text = over.code, over.text
         try:
-            self.control.write_rows()
+            for one in self.control.write_rows():
+                self.note(f"not proved equal: rank {one.rank} in step {one.step}: {one.text}")
         except StateMismatch as error:
             code, text = 1, str(error)
         step = self._newest_step()

@@ -9,6 +9,7 @@ from trainmover.controller.effects import Answer, Effect, End, HostOrder
 from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import MachineId
+from trainmover.journal.rows import Unequal
 from trainmover.protocol.messages import (
     Columns,
     Heartbeat,
@@ -65,7 +66,7 @@ class Book(Protocol):
 
     def append_batches(
         self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
-    ) -> None: ...
+    ) -> list[Unequal]: ...
 
 
 class Surroundings(Protocol):

@@ -28,7 +28,7 @@ IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "nobody has a rank yet, nor a run, nor a checkpoint",
         ("gathering",),
-        (*CHECKPOINTS, *RUNS, *CHANGES, *FIRST, *TRAINS, *ENDS),
+        (*CHECKPOINTS, *RUNS, *CHANGES, *FIRST, *TRAINS, *ENDS, "StepsUnequal"),
     ),
     (
         "they are said while no member changes, and nothing else is under way",

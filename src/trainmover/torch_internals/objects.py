@@ -18,8 +18,8 @@ NOT_CARRIED: dict[type, frozenset[str]] = {
         {"modules_buffers", "named_module_buffers", "_has_rebuilt_buckets"}
     )
 }
-"""Attributes by class that each forward pass makes anew of others, or that tell what C++ holds: with
-a value from elsewhere they would hide that this is to be set (`ddp.set_buckets`)."""
+"""Attributes by class that each forward pass makes anew of others, or that tell what C++ has: with
+another value they would hide that this is to be set (`ddp.set_buckets`)."""
 
 OF_THE_PROCESS = (
     *("torch.distributed.distributed_c10d", "torch.distributed.rendezvous", "torch._dynamo"),

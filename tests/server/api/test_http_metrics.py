@@ -26,7 +26,7 @@ WANTED = {
     "trainmover_machine_ranks", "trainmover_heartbeat_age_seconds", "trainmover_phase",
     "trainmover_snapshot_age_seconds", "trainmover_snapshot_behind_steps",
     "trainmover_checkpoint_age_seconds", "trainmover_standbys_wanted",
-    "trainmover_state_moved_bytes", "trainmover_controller_event_queue",
+    "trainmover_state_moved_bytes", "trainmover_controller_event_queue", "trainmover_unequal_steps",
     "trainmover_controller_loop_lag_seconds", "trainmover_controller_restarts",
     "trainmover_machines_away", "trainmover_machines_cordoned", "trainmover_journal_entries",
 }  # fmt: skip

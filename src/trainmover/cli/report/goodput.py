@@ -113,6 +113,7 @@ class Goodput:
     """The account. `parts` sum up to `whole_s`; of them `training` is what it was for.
 
     redone   steps that were made again, with the same numbers
+    unequal  incidents with steps that were not the same then
     missing  numbers of steps that were never committed
     """
 
@@ -132,6 +133,7 @@ class Goodput:
     made_again_s: float = 0.0
     lost_s: dict[str, float] = field(default_factory=dict)
     redone: int = 0
+    unequal: int = 0
     missing: int = 0
     incidents: list[Disturbance] = field(default_factory=list)
     moves: list[Moved] = field(default_factory=list)
@@ -204,6 +206,7 @@ def _add_run(account: Goodput, run: RunPast, begun_us: int) -> None:
             _lose(account, cause, lost_s)
             in_gaps_s += lost_s
         account.redone += incident.redone
+        account.unequal += bool(incident.unequal)
         account.incidents.append(_disturbance(run, incident, cause, lost_s, begun_us))
     _add_ends(account, run, charged.get(len(run.steps), ""))
     if run.steps:

@@ -54,6 +54,8 @@ def headline(account: Goodput) -> str:
         said.append(f"downtime {lasting((percentile(down, 0.5) or 0.0) / 1e3)}{worst}")
     if account.redone:
         said.append(f"{account.redone} steps made again")
+    if account.unequal:
+        said.append(f"NOT PROVED EQUAL behind {account.unequal} of them")
     return ", ".join(said)
 
 
@@ -141,6 +143,7 @@ def as_json(account: Goodput) -> dict[str, Any]:
         "step_ms": account.step_ms,
         "steps_lost": account.missing,
         "steps_made_again": account.redone,
+        "incidents_not_proved_equal": account.unequal,
         "downtime_ms": {
             kind or "all": _percentiles(account.downtimes_ms(kind))
             for kind in ("", "move", "recovery")

@@ -17,6 +17,7 @@ from trainmover.protocol.deadlines import Deadlines, least_patience_s
 RECORDS = ("moments", "full")
 READINESS = ("held", "warm", "idle")
 ON_DIVERGENCE = ("report", "replace")
+NUMBERS = ("report", "exact")
 STRAGGLERS = ("watch", "act", "off")
 HEALTH = ("off", "watch", "act")
 ANOMALIES = ("watch", "act", "off")
@@ -99,6 +100,16 @@ def on_divergence(given: str) -> str:
         f"--on-divergence {given} is nothing that can be done about one.",
         "Give report (the default) or replace (its machine, by a standby).",
     )
+
+
+def is_exact(given: str) -> bool:
+    known = _one_of(
+        NUMBERS,
+        given,
+        f"--numbers {given} is nothing that can be done where a step gives others.",
+        "Give report (the default: the job goes on) or exact (it ends).",
+    )
+    return known == "exact"
 
 
 def stragglers(given: str) -> str:

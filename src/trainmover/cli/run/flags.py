@@ -53,6 +53,7 @@ def parse(argv: list[str]) -> RunFlags:
         relays_above=flag_values.at_least(0, flags.relays_above, "--relays-above"),
         state_bandwidth=bytes_a_second(flags.state_bandwidth, "--state-bandwidth"),
         fingerprint_every=flag_values.at_least(0, flags.fingerprint_every, "--fingerprint-every"),
+        exact=flag_values.is_exact(flags.numbers),
         on_divergence=flag_values.on_divergence(flags.on_divergence),
         auto=not flags.no_auto,
         watch=not flags.no_watch,

@@ -17,6 +17,7 @@ from trainmover.cli.run.flag_values import (
     HEALTH,
     NO_STANDBY,
     NOTICES,
+    NUMBERS,
     ON_DIVERGENCE,
     ON_NAN,
     READINESS,
@@ -84,6 +85,7 @@ _CHECKPOINT_HELP = "write checkpoints to this folder, beside the steps"
 _RESUME_HELP = "go on from the newest checkpoint in this folder; auto: in --checkpoint, if there"
 _FINGERPRINT_HELP = "steps from one comparison of replicas to the next; 0: never"
 _DIVERGENCE_HELP = "of replicas, by silent corruption: report it, or replace the machine"
+_NUMBERS_HELP = "where a step that is made again gives others: report it, or end the job (exact)"
 _NO_WATCH_HELP = "leave ranks that stand still alone, as under a debugger"
 _NO_AUTO_HELP = "serve only scripts that name trainmover: no loop is a training loop by itself"
 _ALARMS_HELP = "ranks wrongly taken for stuck that you can bear in a week; more finds them sooner"
@@ -213,6 +215,7 @@ def _add_ours(parser: argparse.ArgumentParser) -> None:
     add("--keep-checkpoints", type=int, default=3, metavar="N", help="remove older ones")
     add("--resume", type=Path, metavar="DIR|auto", help=_RESUME_HELP)
     one_of("--on-divergence", ON_DIVERGENCE, _DIVERGENCE_HELP)
+    one_of("--numbers", NUMBERS, _NUMBERS_HELP)
     add("--no-auto", action="store_true", help=_NO_AUTO_HELP)
     add("--no-watch", action="store_true", help=_NO_WATCH_HELP)
     add("--false-alarms", type=float, default=1.0, metavar="N", help=_ALARMS_HELP)

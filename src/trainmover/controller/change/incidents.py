@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from trainmover.controller.events import StepsUnequal
 from trainmover.controller.facts import Ranks
 from trainmover.controller.state import Incident, Job, Outcome
 from trainmover.controller.values import kept_for, replace
@@ -24,6 +25,15 @@ def amend(job: Job, number: int, **changes: Any) -> Job:
             for incident in job.incidents
         ),
     )
+
+
+def steps_unequal(job: Job, event: StepsUnequal) -> Job:
+    """Note it with the newest incident, whose first one counts: the job goes on."""
+    job = replace(job, unequal=job.unequal + event.count)
+    if not job.incidents or job.incidents[-1].unequal:
+        return job
+    text = f"rank {event.rank} in step {event.step}: {event.text}"
+    return amend(job, job.incidents[-1].number, unequal=text)
 
 
 def in_new_epoch(job: Job, number: int, epoch: Epoch, **changes: Any) -> Job:

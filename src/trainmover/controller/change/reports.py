@@ -9,7 +9,7 @@ from trainmover.controller.change.move import cancel_move
 from trainmover.controller.change.price import can_be_given_up
 from trainmover.controller.change.seats import drains, goes_back
 from trainmover.controller.compare.replicas import not_believed
-from trainmover.controller.effects import Decision, Send, end
+from trainmover.controller.effects import Decision, Send
 from trainmover.controller.keep.cuts import cut_at_hand
 from trainmover.controller.standby.standbys import sandbox_failed
 from trainmover.controller.state import Cause, Change, Job, Kind, Phase, Stage, Trigger
@@ -48,6 +48,8 @@ def interrupted(job: Job, fact: Interrupted, at_us: int) -> Decision:
     switching = change is not None and change.stage is Stage.SWITCH
     current = change.epoch if change is not None and switching else job.epoch
     if fact.epoch != current or drains(change) or job.phase is not Phase.RUNNING:
+        return job, ()
+    if fact.rank >= job.spec.world_size:
         return job, ()
     job = without_unusable(job, fact)
     machine = _machine_of(job, fact.rank)
@@ -124,22 +126,18 @@ def about_change(
         case Switched():
             change = replace(change, switched=change.switched.having(rank))
         case Loaded(certificate=certificate):
+            if not certificate.equal:
+                return _lacking(job, machine, _wrong_state(rank), at_us)
             change = replace(change, loaded=change.loaded.having(rank))
             certificates = (*incident(job, change.incident).certificates, certificate)
             job = amend(job, change.incident, certificates=certificates)
-            if not certificate.equal:
-                return end(job, 1, _wrong_state(certificate.rank))
             if len(change.loaded) == len(change.joiners) * job.spec.nproc:
                 job = mark(job, change.incident, "state", at_us)
     return replace(job, change=change), ()
 
 
 def _wrong_state(rank: Rank) -> str:
-    return (
-        f"Rank {rank} did not receive the state its source sent: the digests differ.\n"
-        "The job has ended: going on could train on wrong data.\n"
-        "Start it again from your newest checkpoint, and look at that machine's memory."
-    )
+    return f"rank {rank} did not receive the state that its source sent: the digests differ"
 
 
 def vault_held(job: Job, machine: MachineId, fact: VaultHeld) -> Job:

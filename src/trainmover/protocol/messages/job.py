@@ -46,6 +46,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_copies  on how many other machines each snapshot is kept: 1 or 2
     fingerprint_every  committed steps from one comparison of replicas to the next, the first ones
                      aside; 0: none
+    exact            whether the job ends where a step that is made again gives other numbers
     on_divergence    what is done with a replica that differs from the others: `report` or `replace`
     watch            whether a rank that stands still is looked for
     false_alarms     so many a week are put up with in that
@@ -90,6 +91,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_every: int | None = None
     snapshot_copies: int = 1
     fingerprint_every: int = 1000
+    exact: bool = False
     on_divergence: str = "report"
     watch: bool = True
     false_alarms: float = 1.0

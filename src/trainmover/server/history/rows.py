@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 
+from trainmover.journal.rows import Unequal
 from trainmover.protocol.messages import Columns
 from trainmover.server.surroundings import Book
 
@@ -23,11 +24,11 @@ class Rows:
         """Keep them."""
         self._batches.append(rows)
 
-    def flush(self, safe: Mapping[str, int] | None = None) -> None:
-        """Write what was taken. Raises StateMismatch if it contradicts what was written.
+    def flush(self, safe: Mapping[str, int] | None = None) -> list[Unequal]:
+        """Write what was taken; returns what contradicts what was written. Raises StateMismatch
+        instead where the job wants exact numbers.
 
         safe  incarnation -> facts that are in the journal once this is
         """
         batches, self._batches = self._batches, []
-        if batches or safe:
-            self._book.append_batches(batches, safe)
+        return self._book.append_batches(batches, safe) if batches or safe else []

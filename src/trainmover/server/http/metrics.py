@@ -133,6 +133,7 @@ def _of_incidents(server: Server) -> Iterator[Metric]:
     yield _histogram("downtime_seconds", "Of the job, an incident.", tally.downtime, ["kind"])
     took = "How long each phase took."
     yield _histogram("incident_phase_seconds", took, tally.phases, ["kind", "phase"])
+    yield _counter("unequal_steps", "Made again with other numbers.", server.job.unequal)
     yield _counter("state_moved_bytes", "State that joiners took.", tally.moved)
 
 

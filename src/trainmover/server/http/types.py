@@ -220,6 +220,7 @@ class IncidentOf(TypedDict):
     step: int | None
     failed: list[int] | None
     redone: int
+    unequal: str
     downtime_ms: float | None
     marks: dict[str, int]
     stacks: dict[str, str]
@@ -636,6 +637,7 @@ class Status(TypedDict):
     cordoned: dict[str, CordonOf]
     change: ChangeOf | None
     controller: ControllerOf
+    unequal: int
     incidents: list[IncidentOf]
     code: int | None
     ended_because: str

@@ -25,6 +25,7 @@ from trainmover.controller.events import (
     RollRequested,
     SlowFound,
     SlowMeasured,
+    StepsUnequal,
     StopRequested,
     StoreMoved,
     Tick,
@@ -266,6 +267,10 @@ def _of_event(before: Job, event: Event, after: Job) -> Sentence:
             return _of_slow(event, before, after)
         case AnomalyFound() | AgentSaid(fact=Sign()):
             return _of_anomaly(before, after)
+        case StepsUnequal():
+            more = f", and {event.count - 1} more" if event.count > 1 else ""
+            where = f"rank {event.rank} in step {event.step}{more}"
+            return Sentence(f"not proved equal: {where}: {event.text}", loud=True)
         case SlowMeasured():
             return _of_measured(before, after)
         case StopRequested():

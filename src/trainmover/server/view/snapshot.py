@@ -87,6 +87,7 @@ def snapshot(
             "restarts": job.takeovers,
             "since_s": (now_us - job.taken_over_us) / 1e6 if job.takeovers else None,
         },
+        "unequal": job.unequal,
         "incidents": [incident_json(incident) for incident in job.incidents],
         "code": job.code,
         "ended_because": job.ended_because,
@@ -101,7 +102,9 @@ def incident_json(incident: Incident) -> dict[str, Any]:
         given["equal"] = certificate.equal
     votes = [_vote(position) for _, position in sorted(incident.positions.items())]
     read = exit_of(incident.cause, *incident.stacks.values())
+    unequal = f"not proved equal: {incident.unequal}" if incident.unequal else ""
     return value | {
+        "note": "; ".join(filter(None, (incident.note, unequal))),
         "phases_ms": incident.phases_ms,
         "phases_before": list(phases_before(incident)),
         "adds_up": sum_text(phases_of_pause(incident), incident.downtime_ms),

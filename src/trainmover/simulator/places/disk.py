@@ -11,6 +11,7 @@ from trainmover.controller.events import EVENTS
 from trainmover.controller.state import Job
 from trainmover.ids import Rank, Step
 from trainmover.journal.damage import check_of
+from trainmover.journal.rows import Unequal
 from trainmover.protocol.messages import Columns, JobSpec
 from trainmover.simulator.happenings import Violation
 
@@ -48,7 +49,7 @@ class Disk:
 
     def append_batches(
         self, batches: Sequence[Columns], safe: Mapping[str, int] | None = None
-    ) -> None:
+    ) -> list[Unequal]:
         """Committed steps. Raises a Violation if one is there already with another value."""
         safe = safe or {}
         new: list[tuple[Rank, Step]] = []
@@ -63,6 +64,7 @@ class Disk:
                 self.rows[key] = value
         self.safe |= safe
         self._marks.append((len(self.records), before, new))
+        return []
 
     def tear(self, records: int, *, clean: bool) -> None:
         """The newest are lost, with all that was written after them; the first of them in part. Or

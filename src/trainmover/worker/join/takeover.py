@@ -188,6 +188,8 @@ class Takeover:
                 return
         self._become(self.way, order, taken)
         certificate = taken.certificate(order, self._rank, self.shadow.trace())
+        if not certificate.equal:
+            raise _not_received(self._rank)
         self._say(Loaded(rank=self._rank, epoch=order.epoch, certificate=certificate))
         self._take_place(order)
 
@@ -355,6 +357,14 @@ class Takeover:
         except TrainmoverError as error:
             text = f"{error.happened} (before the pause of a move)"
             self._say(Warned(rank=self._rank, text=text))
+
+
+def _not_received(rank: Rank) -> StateMismatch:
+    return StateMismatch(
+        f"Rank {rank} did not receive the state its source sent: the digests differ.",
+        means="This process cannot take the rank; another one can, or all ranks go back.",
+        do="If one machine says so again and again, look at its memory.",
+    )
 
 
 def _check_large(rank: Rank, record: RankRecord, theirs: Mapping[str, bytes]) -> None:
