@@ -393,6 +393,8 @@ class Batches:
             with self._tensors.as_begun(decode(position.get("tensors", _NONE))):
                 self._iterator = self._begun_again()
                 self._pass_over(position)
+            if self._since is not None and "tensors" in position:
+                self._note_parts()  # Without what they held for that.
             if self._trail is not None:
                 self._check_trail(position["trail"])
         self._chain, self._last = position.get("chain", 0), position.get("last")
