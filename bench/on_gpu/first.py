@@ -215,6 +215,7 @@ def losing(kernels: int, compute_s: float) -> Callable[[str], Found]:
 
 def begins(team: Team, rank: int, how: str) -> dict[str, Any]:
     """A communicator of two is made, and one of them is killed in it, or fails while it lives."""
+    import fake_nccl
     import one_gpu
 
     from trainmover.comm.nccl.device import own_device
@@ -233,6 +234,8 @@ def begins(team: Team, rank: int, how: str) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == 1 and how == "fails":
         os.environ["NCCL_NET"] = "no-such-net"
+        if team.device == "cpu":
+            fake_nccl.set_faults(init_seat=1, init_fail=2)
     began = time.monotonic()
     init = Init(ours, own_device(None, 0), size=2, seat=rank, unique_id=unique_id)
     came = init.wait(lambda: time.monotonic() - began > 12)
