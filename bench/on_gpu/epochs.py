@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """B: how calls end when a peer is lost, and how epochs begin beside training."""
 
-import os
 import signal
 import statistics
 import threading
@@ -22,14 +21,7 @@ def ends(team: Team, rank: int, how: int) -> tuple[float, int]:
     from trainmover.comm import groups
     from trainmover.comm.nccl.ending import endings
 
-    store = team.join(rank)
-    tensor = team.ones(1 << 20)
-    dist.all_reduce(tensor)
-    team.finish()
-    store.set(f"ready/{rank}", "")
-    store.wait([f"ready/{other}" for other in range(team.size)])
-    if rank == 1:
-        os.kill(os.getpid(), how)
+    tensor = team.join_and_lose(rank, how)
     time.sleep(0.05)
     for _ in range(3):
         dist.all_reduce(tensor, async_op=True)

@@ -159,14 +159,7 @@ def loses(team: Team, rank: int, how: int, kernels: int, compute_s: float) -> di
 
     given_up: list[object] = []
     groups.on_device_lost = given_up.append
-    store = team.join(rank)
-    tensor = team.ones(1 << 20)
-    dist.all_reduce(tensor)
-    team.finish()
-    store.set(f"ready/{rank}", "")
-    store.wait([f"ready/{other}" for other in range(team.size)])
-    if rank == 1:
-        os.kill(os.getpid(), how)
+    tensor = team.join_and_lose(rank, how)
     time.sleep(0.1)
 
     def script() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a second try of a step needs beside the graph of what the script holds: random numbers, and
-what lies in C++ or in FSDP2. The graph puts back the rest (`keep/script_graph.py`)."""
+"""State that a second try of a step needs beside the graph of what the script holds: random
+numbers, and what lies in C++ or in FSDP2. The graph puts back the rest (`keep/script_graph.py`).
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -8,7 +8,7 @@ that has made one before its gate, or holds one, is not made again in place.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from trainmover.state.tracked import Tracked
@@ -28,13 +28,17 @@ class Unseen:
         self.path, self.any = "", False
         self._changes, self._distrust = changes, distrust
         self._tracked: Tracked | None = None
+        self._storages: Set[int] = (
+            frozenset()
+        )  # As the try began: aliases may be made by the score.
         self._held: list[tuple[weakref.ref[Any], int]] = []
 
     def begin(self, tracked: Tracked) -> None:
         """A step starts, or starts again; `changes` has begun."""
         self._tracked, self.path = tracked, ""
+        self._storages = self._changes.storages(tracked)
         if fresh := aliases.take_fresh():
-            self._held += [one for one in fresh if one[1] in self._changes.storages(tracked)]
+            self._held += [one for one in fresh if one[1] in self._storages]
         if self._held:
             self._held = [one for one in self._held if one[0]() is not None]
             for _, start in self._held:
@@ -51,9 +55,9 @@ class Unseen:
         self._held = []
 
     def _reaches(self, start: int) -> None:
-        """One is made, or held, of the storage at this address. From any thread of the script's."""
+        """Note an alias of the storage at this address. Called from any thread of the script's."""
         tracked = self._tracked
-        if tracked is None or self.path or start not in self._changes.storages(tracked):
+        if tracked is None or self.path or start not in self._storages:
             return
         found = (path for path, tensor in watched(tracked) if storage_of(tensor) == start)
         self.path = next(found, "what is tracked")
