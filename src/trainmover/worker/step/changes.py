@@ -18,8 +18,8 @@ And of the lines between a step's return and the next fetch: an average of weigh
 up to date there. Whoever takes a rank that was lost in them runs them on the state of a rank that
 has been through them, and what they work out of that average is another number (`moved`).
 
-From the first finding on no step is made again: if one is aborted, all ranks go back to a snapshot.
-All do, whoever has found it, since what leaves no mark may come again, on other ranks too.
+A step that has changed something there is not made again: if it is aborted, all ranks go back to a
+snapshot. So they do from the first finding by bytes on, since what leaves no mark may come again.
 
 It may also begin in any later step, and be lost sight of between two looks. So whoever makes an
 alias past torch's counters counts as a writer, see `unseen`; looks at bytes are for what nobody
@@ -48,12 +48,14 @@ class Changes:
     """Of one rank, for all its steps.
 
     early    steps were seen to change bulk state before their gate
+    unmarked  of which looks at bytes alone have shown it, for people; "": none was found by them
     names    of what the step under way has changed there
     moved    paths of what lines behind the last step have changed, as the next fetch has found
     """
 
     def __init__(self) -> None:
         self.early = False
+        self.unmarked = ""
         self.names: list[str] = []
         self.moved: list[str] = []
         self._tracked: Tracked | None = None
@@ -148,6 +150,7 @@ class Changes:
             self._know(tracked)
             other = _other(self._hashes, self._read())
             self.names = [path for path in self._tensors if path in other]
+            self.unmarked = self.unmarked or next(iter(self.names), "")
         self._hashes = {}
         first, self.early = bool(self.names) and not self.early, self.early or bool(self.names)
         return first

@@ -109,12 +109,10 @@ class Updates:
         self._look_for_changes()
         if self.changes.names:
             return f"it has changed {_listed(self.changes.names)} before its gate"
-        if self.changes.early:  # Some rank's, perhaps without a mark: then this one's, too.
-            return "steps were seen to change tracked state before their gate"
         if self._at_return and self.any_in_step:
             return "it has made its update"
-        if self._unseen.path:
-            return f"it may have changed `{self._unseen.path}` unseen before its gate"
+        if unseen := self.changes.unmarked or self._unseen.path:
+            return f"it may have changed `{unseen}` before its gate, past torch's counters"
         reasons = [gradients.put_back() for gradients in self._tracked.gradients]
         return next(filter(None, reasons), "")
 
